@@ -1,13 +1,20 @@
 """Page of metrics as vLLM writes it: its metrics, through the same library.
 
-Names, types, labels and buckets are those of vllm/v1/metrics/loggers.py (vLLM 0.11 and later). It is no
-recording of a run: the values are made up.
+Names, types, labels and buckets are those of vllm/v1/metrics/loggers.py (vLLM 0.11 and later); values are made up.
+`RECORDED` has what the page of a real vLLM was: `make engines-vllm` compares the two, and writes it anew with RECORD=1.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+RECORDED: Final = Path(__file__).with_name("vllm_metrics.json")
+"""Facts of the page of a real vLLM, as JSON: see `page_facts`."""
+OWN: Final = "vllm:"
+"""Beginning of vLLM's own metrics; others are those of its libraries."""
 
 _LABELS: Final = ("model_name", "engine")
 _LATENCIES: Final = (0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 60.0)
@@ -99,3 +106,13 @@ BOARD: Final = {
 """Metrics that vLLM's own Grafana board asks for, by panel: examples/observability/prometheus_grafana/grafana.json
 of vllm-project/vllm. Each query has the selector ``{model_name="$model_name"}``; the variable is
 ``label_values(model_name)``."""
+
+
+def page_facts(page: str) -> Mapping[str, Sequence[str]]:
+    """Return the labels of each series of vLLM's own, sorted, by the series' name; buckets' bounds are none."""
+    found: dict[str, set[str]] = {}
+    for family in text_string_to_metric_families(page):
+        for sample in family.samples:
+            if sample.name.startswith(OWN):
+                found.setdefault(sample.name, set()).update(sample.labels)
+    return {name: sorted(labels) for name, labels in sorted(found.items())}

@@ -4,6 +4,7 @@ The tests build on one another's starts, because each costs half a minute: they 
 """
 
 import json
+import os
 import threading
 import time
 from collections.abc import Mapping
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.fakes.vllm_page import RECORDED, page_facts
 from tests.system.chat import ask, ask_streaming, pieces
 from tests.system.fleet import Answer, Fleet
 from tests.system.rig import Stream
@@ -88,6 +90,21 @@ def read_whole(stream: Stream) -> None:
     for piece in pieces(stream):
         if "error" in piece:
             raise AssertionError(json.dumps(piece))
+
+
+def test_page_of_metrics_is_the_recorded_one(fleet: Fleet, figures: dict[str, Any]) -> None:
+    """Series and labels of the real page are those that were recorded, and the fake and vLLM's board have no others.
+
+    They come through the page of all engines as well, each with its profile.
+    """
+    page = fleet.box.run(f"curl -sSf -m 20 127.0.0.1:{PORTS[EAGER]}/metrics").stdout
+    facts = page_facts(page)
+    if os.environ.get("RECORD"):
+        RECORDED.write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
+    assert facts == json.loads(RECORDED.read_text(encoding="utf-8"))
+    merged = page_facts(fleet.box.run("curl -sSf -m 20 127.0.0.1:8011/metrics/engine").stdout)
+    assert merged == {name: sorted([*labels, "profile"]) for name, labels in facts.items()}
+    figures["metrics"] = len(facts)
 
 
 class Streaming(threading.Thread):

@@ -1,5 +1,6 @@
 """Engines' own pages of metrics, merged."""
 
+import json
 import time
 
 import pytest
@@ -11,7 +12,7 @@ from appliance.web.box_documents import EnginePages
 from appliance.web.metrics.merged_pages import MOST_LINE, merge
 from appliance.web.metrics.metrics_routes import render_engines
 from tests.fakes.metric_documents import engine_pages
-from tests.fakes.vllm_page import BOARD, vllm_page
+from tests.fakes.vllm_page import BOARD, RECORDED, page_facts, vllm_page
 
 LLAMA = """\
 # HELP llamacpp:requests_processing Number of requests processing.
@@ -31,6 +32,15 @@ def test_the_board_of_vllm_has_data_for_each_query() -> None:
     asked = {(name, "m", "aeon") for names in BOARD.values() for name in names}
     assert asked - found == set()
     assert ("llamacpp:requests_processing", None, "genesis") in found
+
+
+def test_the_page_of_a_real_vllm_has_data_for_each_query() -> None:
+    """The page that was recorded has every metric of the board for a model, and all of the page that is made here."""
+    recorded = json.loads(RECORDED.read_text(encoding="utf-8"))
+    for name in (name for names in BOARD.values() for name in names):
+        assert "model_name" in recorded[name]
+    made = page_facts(vllm_page())
+    assert {name: recorded.get(name) for name in made} == made
 
 
 def test_values_labels_and_types_pass_as_they_are() -> None:
