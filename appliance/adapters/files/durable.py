@@ -92,8 +92,8 @@ def _write_new(path: Path, text: str, mode: int, like: os.stat_result | None) ->
 
 
 def _sync(path: Path) -> None:
-    """Write a new file of ours to the disk."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    """Write a new file of ours to the disk; its permissions may be for reading alone."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
     finally:
