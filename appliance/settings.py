@@ -18,6 +18,8 @@ from pydantic import (
     Field,
     PlainValidator,
     ValidationError,
+    ValidationInfo,
+    field_validator,
 )
 from pydantic_settings import (
     BaseSettings,
@@ -43,7 +45,8 @@ from appliance.domain.errors import SettingsError
 from appliance.domain.names import SUPERVISOR_USER
 from appliance.domain.value_types import TypeName, shown
 from appliance.settings_alerts import AlertSettings, WatchSettings
-from appliance.settings_gateway import GatewaySettings, split_list
+from appliance.settings_gateway import GatewaySettings
+from appliance.settings_network import split_list
 from appliance.settings_web import WebSettings
 
 ENVIRONMENT_PREFIX: Final = "APPLIANCE_"
@@ -203,8 +206,7 @@ class Settings(BaseSettings):
     )
     status_port: Port = Field(
         default=8011,
-        description="port of the status API and its page, which no profile may use; another one needs"
-        " another `ListenStream=` too: `sudo systemctl edit appliance-web.socket`",
+        description="port of the status API and its page, which no profile may use",
     )
     look_every_s: Annotated[Duration, Field(ge=0.1, le=10)] = Field(
         default=2.0,
@@ -235,7 +237,7 @@ class Settings(BaseSettings):
     )
     web: WebSettings = Field(
         default=WebSettings(),
-        description="host names and limits of API, metrics and page; in force after "
+        description="addresses, host names and limits of API, metrics and page; in force after "
         "`systemctl stop appliance-web`",
     )
     watch: Watches = Field(
@@ -243,6 +245,13 @@ class Settings(BaseSettings):
         description="services that are watched besides the models; in force after "
         "`systemctl restart appliance-supervisor appliance-health`",
     )
+
+    @field_validator("gateway")
+    @classmethod
+    def _check_ports(cls, gateway: GatewaySettings, info: ValidationInfo) -> GatewaySettings:
+        if gateway.port == info.data.get("status_port"):
+            raise wrong("has the port of the status API too (status_port): they need two")
+        return gateway
 
     @property
     def gateway_socket(self) -> Path:

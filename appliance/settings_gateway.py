@@ -1,10 +1,8 @@
 """Settings ``[gateway]``, and their compilation by `appliance apply`."""
 
 import re
-from collections.abc import Sequence
-from ipaddress import ip_address
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Annotated, Final, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_settings import NoDecode
@@ -12,39 +10,10 @@ from pydantic_settings import NoDecode
 from appliance.adapters.toml.tables import AbsolutePath, Deadline, Duration, Port, Size, wrong
 from appliance.domain.gateway import Configuration, Limits
 from appliance.domain.value_types import TypeName, shown
+from appliance.settings_network import Names, Places, is_address, split_list
 
-_INTERFACE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,14}\Z")
-"""Pattern of an interface's name, which has at most IFNAMSIZ bytes (netdevice(7))."""
 _PATH: Final = re.compile(r"/[A-Za-z0-9._~/-]{0,127}\*?\Z")
-_NAME: Final = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9_])?\Z")
 _ORIGIN: Final = re.compile(r"[a-z][a-z0-9+.-]{0,31}://[A-Za-z0-9._:\[\]-]{1,255}\Z")
-_MOST_ADDRESSES: Final = 32
-
-
-def split_list(value: Any) -> Any:
-    """Split the value of a variable, which lists items with spaces or commas between them."""
-    return value.replace(",", " ").split() if isinstance(value, str) else value
-
-
-def _place(text: str) -> str:
-    """Return an address in its shortest form, or the name of an interface."""
-    try:
-        address = ip_address(text)
-    except ValueError as error:
-        if _INTERFACE.match(text) is None or text.replace(".", "").isdigit():
-            raise wrong(f"{shown(text)} is neither an address nor an interface") from error
-        return text
-    if address.is_unspecified:
-        raise wrong(f"{shown(text)} is a wildcard: list the addresses to listen on")
-    if address.is_multicast or "%" in text:
-        raise wrong(f"{shown(text)} cannot be listened on: list its interface in place of it")
-    return str(address)
-
-
-def _no_doubles(items: Sequence[str]) -> Sequence[str]:
-    if len(set(items)) != len(items):
-        raise wrong("lists an address or interface twice")
-    return items
 
 
 def _url_path(text: str) -> str:
@@ -53,33 +22,14 @@ def _url_path(text: str) -> str:
     return text
 
 
-def _host_name(text: str) -> str:
-    if _NAME.match(text) is None:
-        raise wrong(f"{shown(text)} is not a host name such as models.example.org")
-    return text.lower()
-
-
 def _origin(text: str) -> str:
     if text != "null" and _ORIGIN.match(text) is None:
         raise wrong(f"{shown(text)} is not an origin such as https://chat.example.org:8443")
     return text.lower()
 
 
-Places = Annotated[
-    list[Annotated[str, AfterValidator(_place), TypeName("address or interface")]],
-    NoDecode,
-    BeforeValidator(split_list),
-    Field(min_length=1, max_length=_MOST_ADDRESSES),
-    AfterValidator(_no_doubles),
-]
 UrlPaths = Annotated[
     list[Annotated[str, AfterValidator(_url_path), TypeName("URL path")]],
-    NoDecode,
-    BeforeValidator(split_list),
-    Field(max_length=64),
-]
-Names = Annotated[
-    list[Annotated[str, AfterValidator(_host_name), TypeName("host name")]],
     NoDecode,
     BeforeValidator(split_list),
     Field(max_length=64),
@@ -183,7 +133,7 @@ class GatewaySettings(BaseModel):
             log_level: Of the gateway's log.
             loopback_only: Leave out addresses that other machines can reach.
         """
-        addresses = tuple(text for text in self.listen if _is_address(text))
+        addresses = tuple(text for text in self.listen if is_address(text))
         found = Configuration(
             port=self.port,
             addresses=addresses,
@@ -209,11 +159,3 @@ class GatewaySettings(BaseModel):
             log_level=log_level,
         )
         return found.on_loopback() if loopback_only else found
-
-
-def _is_address(text: str) -> bool:
-    try:
-        ip_address(text)
-    except ValueError:
-        return False
-    return True

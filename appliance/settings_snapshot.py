@@ -75,6 +75,7 @@ class WebSnapshot:
     """Settings ``[web]``; times are seconds."""
 
     enabled: bool
+    listen: tuple[str, ...]
     names: tuple[str, ...]
     idle: float
 
@@ -106,6 +107,7 @@ class SettingsSnapshot:
     look_every_s: float
     keep_operations: int
     log_level: str
+    status_port: int
     memory: MemorySnapshot
     health: HealthSnapshot
     alerts: AlertsSnapshot

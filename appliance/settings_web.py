@@ -1,21 +1,26 @@
-"""Settings ``[web]``: names and limits of the status API, its metrics and its page."""
+"""Settings ``[web]``: addresses, names and limits of the status API, its metrics and its page."""
 
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from appliance.adapters.toml.tables import Duration
-from appliance.settings_gateway import Names
+from appliance.settings_network import Addresses, Names
 
 
 class WebSettings(BaseModel):
-    """``[web]``: names and limits of the status API."""
+    """``[web]``: addresses, names and limits of the status API."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     enabled: bool = Field(
         default=True,
         description="whether API, metrics and page answer; false: every request is refused",
+    )
+    listen: Addresses = Field(
+        default=["127.0.0.1"],
+        description="addresses to listen on, in force after `appliance apply`; other machines need an"
+        " operator's token for whatever they ask",
     )
     names: Names = Field(
         default=[],

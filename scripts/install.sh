@@ -46,7 +46,7 @@ readonly service_users=(appliance appliance-gateway appliance-health appliance-a
   appliance-notifier appliance-web appliance-backend)
 readonly health=appliance-health.service
 readonly gateway=appliance-gateway.service
-readonly gateway_drop_ins=(/etc/systemd/system/appliance-gateway.{socket,service}.d/50-applied.conf)
+readonly daemon_drop_ins=(/etc/systemd/system/appliance-{gateway.socket,gateway.service,web.socket}.d/50-applied.conf)
 
 python=/usr/bin/python3
 wheels=
@@ -423,8 +423,8 @@ uninstall() { # "purge", or nothing
   stop_everything
   systemctl --quiet disable "${enabled_units[@]}" 2>/dev/null || true
   rm -f /etc/systemd/system/appliance-backend-*.service /etc/polkit-1/rules.d/50-appliance.rules \
-    "${gateway_drop_ins[@]}"
-  rmdir /etc/systemd/system/appliance-gateway.{socket,service}.d 2>/dev/null || true
+    "${daemon_drop_ins[@]}"
+  rmdir "${daemon_drop_ins[@]%/*}" 2>/dev/null || true
   rm -f "$unit_dir"/appliance* "$sysusers" "$tmpfiles" "$catalog"
   update_catalog
   rm -f /usr/local/bin/appliance "$bash_completion" "$zsh_completion" "$fish_completion"
@@ -445,7 +445,7 @@ purge() {
   local name
   rm -rf /etc/appliance /var/lib/appliance /var/lib/appliance-health /var/{lib,cache}/appliance-backend \
     /var/{lib,cache}/private/appliance-backend \
-    /etc/systemd/system/appliance-backend-*.service.d /etc/systemd/system/appliance-gateway.*.d ||
+    /etc/systemd/system/appliance-backend-*.service.d /etc/systemd/system/appliance-{gateway,web}.*.d ||
     say 'Not all of it could be removed: see above'
   for name in "${service_users[@]}"; do
     ! getent passwd "$name" >/dev/null || userdel "$name"

@@ -1,4 +1,4 @@
-"""Client for the question whose token it is, which the supervisor answers on status.sock."""
+"""Client for questions about operators' tokens, which the supervisor answers on status.sock."""
 
 from pathlib import Path
 from typing import Final
@@ -8,7 +8,7 @@ from appliance.domain.operators import TokenOperator
 from appliance.protocol.conversation.async_client import details_of
 from appliance.protocol.conversation.codec import RequestRefusedError
 from appliance.protocol.json_dataclasses import JsonValueError, from_json
-from appliance.protocol.status_socket import STATUS, TokenOwnerRequest
+from appliance.protocol.status_socket import STATUS, AnyTokenRequest, TokenOwnerRequest
 
 WITHIN_S: Final = 3.0
 
@@ -48,3 +48,8 @@ class TokenOwners:
                     raise UnreachableError(str(error)) from error
         except JsonValueError as error:
             raise UnreachableError(STATUS.not_our_protocol) from error
+
+    async def is_any_usable(self) -> bool:
+        """Tell whether somebody can act by a token at this moment. Raises `ApplianceError`."""
+        told = await details_of(STATUS, self._path, AnyTokenRequest(), within_s=WITHIN_S)
+        return told.get("usable") is True

@@ -4,9 +4,10 @@ A token is no user: it stands for one, with that user's rights as they are when 
 never for more.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from appliance.domain.names import is_engine
+from appliance.domain.names import OPERATORS_GROUP, is_engine
 
 _ROOT_UID = 0
 
@@ -40,6 +41,26 @@ class OperatorToken:
     """Name that `uid` had when the token was made: another user may get a number that became free."""
     expires_unix_s: float | None = None
     """Time from which on it is refused; None: it does not expire."""
+
+
+def lapse_of(
+    token: OperatorToken, account_of_uid: Callable[[int], Account | None], now_unix_s: float
+) -> str | None:
+    """Return why nobody acts by a token, as a sentence; None: its operator does.
+
+    Args:
+        token: Token that was not removed.
+        account_of_uid: Returns a user of this machine by number; None: there is none.
+        now_unix_s: The wall clock.
+    """
+    if token.expires_unix_s is not None and now_unix_s >= token.expires_unix_s:
+        return "the token has expired: appliance token add NAME"
+    account = account_of_uid(token.uid)
+    if account is None or account.user != token.user:
+        return f"the token's user {token.user} is gone"
+    if not account.is_operator:
+        return f"the token's user {token.user} is not in {OPERATORS_GROUP} any more"
+    return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ from appliance.adapters.files.regular import Stamp, read_small_file, stamp
 from appliance.domain.gateway import Configuration, Routed
 from appliance.domain.paths import APPLIED_DIR, GATEWAY_RUNTIME_DIR
 from appliance.planning.routing.model_names import routed
-from appliance.planning.units.gateway_drop_ins import CERTIFICATE, CERTIFICATE_KEY, ENGINE_KEY
+from appliance.planning.units.daemon_drop_ins import CERTIFICATE, CERTIFICATE_KEY, ENGINE_KEY
 
 _log = logging.getLogger(__name__)
 

@@ -6,8 +6,9 @@ an apply that is cut short is finished by the next one. A running model is never
 """
 
 import os
+import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -16,13 +17,16 @@ from appliance.adapters.applied.profile_directory import write_faults
 from appliance.adapters.applied.started_units import STARTED_FILE, read_started
 from appliance.adapters.systemd.systemctl import Systemctl, running, stale
 from appliance.adapters.systemd.unit_store import UnitStore
+from appliance.adapters.user_accounts import account_of_uid
 from appliance.domain.errors import PermissionDeniedError, ProfileError, StoreError
 from appliance.domain.gateway import Configuration
+from appliance.domain.names import WEB_SOCKET_UNIT, WEB_UNIT
 from appliance.domain.profile import Catalogue
 from appliance.install.adoption import Adopted, adopt, revert_invalid
 from appliance.install.gateway_compilation import compile_gateway, engine_key_warnings
 from appliance.install.profile_specs import CompiledProfiles, layout_of, load_specs, renderable
 from appliance.install.start_warnings import start_warnings
+from appliance.install.web_compilation import compile_web
 from appliance.planning.units.apply_plan import Action, ApplyPlan, Installed, plan_apply
 from appliance.planning.units.specs import Layout
 from appliance.settings import Settings
@@ -43,7 +47,7 @@ class ApplyReport:
 
     plan: ApplyPlan
     errors: tuple[str, ...] = ()
-    """Faults of profiles and of the gateway's settings, a complete message each."""
+    """Faults of profiles and of addresses in the settings, a complete message each."""
     warnings: tuple[str, ...] = ()
     """Faults that apply has repaired, and those that will prevent a start."""
     adopted: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
@@ -81,6 +85,10 @@ class ServiceManager(Protocol):
 
     def reload_gateway(self) -> None:
         """Have the gateway read its configuration again."""
+        ...
+
+    def reopen(self, socket_unit: str, service_unit: str) -> bool:
+        """Have a socket unit that is in use listen where it now says; False: it does not listen."""
         ...
 
 
@@ -125,6 +133,7 @@ def _apply(settings: Settings, options: ApplyOptions, manager: ServiceManager) -
     with store.locked():
         layout = layout_of(settings, manager.version())
         gateway = compile_gateway(settings)
+        web = compile_web(settings, account_of_uid=account_of_uid, now_unix_s=time.time())
         installed, warnings = _installed(store, manager, settings.runtime_dir)
         loaded = renderable(load_specs(settings), layout)
         adopted = _settle(options, settings, installed, loaded, layout)
@@ -141,19 +150,22 @@ def _apply(settings: Settings, options: ApplyOptions, manager: ServiceManager) -
             settled=adopted.settled,
             source=str(settings.profiles_dir),
             user=settings.daemon_user,
-            gateway=gateway.spec,
+            daemons=replace(gateway.spec, web=web.addresses),
         )
         gateway_changed = _applied_configuration(store) != gateway.spec.configuration
         reloaded = False
+        unopened: tuple[str, ...] = ()
         if not options.dry_run:
             write_faults(settings.applied_dir, settings.profiles_dir, loaded.errors)
             store.write_configuration(gateway.spec.configuration, __version__)
             reloaded = _carry_out(plan, store, manager)
             if gateway_changed or plan.listens_elsewhere:
                 manager.reload_gateway()
+            if plan.moves_page and not manager.reopen(WEB_SOCKET_UNIT, WEB_UNIT):
+                unopened = (f"the page does not listen: systemctl status {WEB_SOCKET_UNIT}",)
         return ApplyReport(
             plan=plan,
-            errors=(*loaded.errors.values(), *gateway.errors),
+            errors=(*loaded.errors.values(), *gateway.errors, *web.errors, *unopened),
             warnings=(
                 *warnings,
                 *gateway.warnings,

@@ -13,7 +13,7 @@ from appliance.adapters.key_file import KEY_FILE, read_keys
 from appliance.domain.errors import StoreError
 from appliance.domain.paths import SETTINGS_FILE
 from appliance.domain.profile import Catalogue
-from appliance.planning.units.gateway_drop_ins import GatewaySpec
+from appliance.planning.units.daemon_drop_ins import DaemonSpec
 from appliance.settings import Settings
 
 _SOME_PASSWORD = "none"  # noqa: S105 - so that an encrypted key fails instead of asking the terminal
@@ -23,7 +23,7 @@ _SOME_PASSWORD = "none"  # noqa: S105 - so that an encrypted key fails instead o
 class CompiledGateway:
     """Settings of the gateway as they may be installed."""
 
-    spec: GatewaySpec
+    spec: DaemonSpec
     errors: tuple[str, ...] = ()
     """Reasons why the gateway does not listen for other machines although the settings say so."""
     warnings: tuple[str, ...] = ()
@@ -46,7 +46,7 @@ def compile_gateway(settings: Settings) -> CompiledGateway:
     certificate, key = settings.gateway.tls_certificate, settings.gateway.tls_key
     closed = bool(errors)
     return CompiledGateway(
-        spec=GatewaySpec(
+        spec=DaemonSpec(
             configuration=wanted.on_loopback() if closed else wanted,
             certificate="" if closed else certificate or "",
             certificate_key="" if closed else key or "",

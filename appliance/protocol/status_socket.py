@@ -74,6 +74,13 @@ class TokenOwnerRequest(Record):
         return "TokenOwnerRequest()"
 
 
+class AnyTokenRequest(Record):
+    """Request for whether somebody can act by a token now, for whoever may listen beyond this machine then.
+
+    Answer: `result` with `usable`.
+    """
+
+
 class RecordedOperationRequest(Record):
     """Request for one operation.
 
@@ -135,6 +142,7 @@ StatusSocketRequest = (
     | FollowRequest
     | LogTailRequest
     | TokenOwnerRequest
+    | AnyTokenRequest
     | ClientRequestsRequest
     | CountersRequest
     | EngineMetricsRequest
@@ -173,6 +181,7 @@ STATUS: Final[SocketTable[StatusSocketRequest, StatusSocketEvent]] = SocketTable
         ("follow", "", FollowRequest),
         ("log", "", LogTailRequest),
         ("operator", "", TokenOwnerRequest),
+        ("any-token", "", AnyTokenRequest),
         ("requests", "", ClientRequestsRequest),
         ("counters", "", CountersRequest),
         ("engine-metrics", "", EngineMetricsRequest),

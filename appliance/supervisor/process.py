@@ -146,7 +146,7 @@ async def run(settings: SettingsSnapshot) -> None:
             operations=status,
             events=supervisor.events,
             log=LogReader(host, clock, lambda: supervisor.last_look()[0]),
-            operator_of=check.operator,
+            tokens=check,
             requests=requests,
             counters=partial(counters_document, traffic, supervisor.tally),
             pages=EnginePageReader(supervisor.last_look, backend),

@@ -7,7 +7,6 @@ from dataclasses import asdict
 from typing import Any, Protocol, assert_never
 
 from appliance.domain.operations import Event
-from appliance.domain.operators import TokenOperator
 from appliance.planning.status.document import OperationsSection, RecordedOperation
 from appliance.protocol.control_events import StatusEvent
 from appliance.protocol.control_requests import CONTROL
@@ -19,6 +18,7 @@ from appliance.protocol.status_socket import (
     PAGE_CHARACTERS,
     STATUS,
     WATCHER_READS_WITHIN_S,
+    AnyTokenRequest,
     ClientRequestsRequest,
     CountersRequest,
     DocumentRequest,
@@ -41,6 +41,7 @@ from appliance.supervisor.control_verbs import control_event
 from appliance.supervisor.engine_pages import EnginePageReader
 from appliance.supervisor.log_reader import LogReader
 from appliance.supervisor.status_feed import StatusFeed
+from appliance.supervisor.token_check import TokenCheck
 from appliance.supervisor.unit_memory import StatusReader
 
 Question = (
@@ -50,6 +51,7 @@ Question = (
     | RecordedOperationRequest
     | LogTailRequest
     | TokenOwnerRequest
+    | AnyTokenRequest
     | ClientRequestsRequest
     | CountersRequest
 )
@@ -82,7 +84,7 @@ class StatusVerbs:
         operations: Has the operations on record.
         events: Yields the events of operations, each with the operation's number.
         log: Reads the log of a profile's engine.
-        operator_of: Returns the operator for whom a token stands.
+        tokens: Knows for whom tokens stand.
         requests: Lists the requests of clients.
         counters: Reads the figures for statistics.
         pages: Reads the metrics of engines.
@@ -98,7 +100,7 @@ class StatusVerbs:
         operations: OperationSource,
         events: Callable[[], AsyncIterator[tuple[int, Event]]],
         log: LogReader,
-        operator_of: Callable[[str], TokenOperator],
+        tokens: TokenCheck,
         requests: ClientRequests,
         counters: Report,
         pages: EnginePageReader,
@@ -110,7 +112,7 @@ class StatusVerbs:
         self._operations = operations
         self._events = events
         self._log = log
-        self._operator_of = operator_of
+        self._tokens = tokens
         self._requests = requests
         self._counters = counters
         self._pages = pages
@@ -160,7 +162,9 @@ class StatusVerbs:
             case LogTailRequest(name, most):
                 return {"lines": await self._log.lines(name, most)}
             case TokenOwnerRequest(token):
-                return asdict(self._operator_of(token))
+                return asdict(self._tokens.operator(token))
+            case AnyTokenRequest():
+                return {"usable": self._tokens.is_any_usable()}
             case ClientRequestsRequest():
                 return await self._requests.document()
             case CountersRequest():

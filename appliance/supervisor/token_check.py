@@ -21,8 +21,7 @@ from typing import Final, Protocol
 
 from appliance.adapters.token_file import StoredToken, is_text_of_token, presented_id
 from appliance.domain.errors import BusyError, PermissionDeniedError, StoreError
-from appliance.domain.names import OPERATORS_GROUP
-from appliance.domain.operators import Account, TokenOperator
+from appliance.domain.operators import Account, TokenOperator, lapse_of
 
 _log = logging.getLogger(__name__)
 
@@ -91,12 +90,21 @@ class TokenCheck:
             if stored is not None:
                 self._wrong[stored.id].append(self._monotonic_s())
             raise self._refusal(stored, _UNKNOWN)
-        expires = stored.token.expires_unix_s
-        if expires is not None and self._now_unix_s() >= expires:
-            raise self._refusal(stored, "the token has expired: appliance token add NAME")
-        self._check_account(stored)
+        if lapse := self._lapse_of(stored):
+            raise self._refusal(stored, lapse)
         self._note_use(stored)
         return TokenOperator(uid=stored.token.uid, user=stored.token.user, token=stored.token.name)
+
+    def is_any_usable(self) -> bool:
+        """Tell whether somebody can act by a token at this moment; False also where none can be read."""
+        try:
+            return any(self._lapse_of(stored) is None for stored in self._tokens.all())
+        except StoreError as error:
+            _log.warning("%s", error)
+            return False
+
+    def _lapse_of(self, stored: StoredToken) -> str | None:
+        return lapse_of(stored.token, self._account_of_uid, self._now_unix_s())
 
     def _check_attempts(self, stored: StoredToken) -> None:
         wrong = self._wrong.get(stored.id)
@@ -104,16 +112,6 @@ class TokenCheck:
         if wrong is not None and len(wrong) == MOST_WRONG and wrong[0] > since_s:
             self._count(stored)
             raise BusyError("too many wrong tokens with this id: try again in a minute")
-
-    def _check_account(self, stored: StoredToken) -> None:
-        token = stored.token
-        account = self._account_of_uid(token.uid)
-        if account is None or account.user != token.user:
-            raise self._refusal(stored, f"the token's user {token.user} is gone")
-        if not account.is_operator:
-            raise self._refusal(
-                stored, f"the token's user {token.user} is not in {OPERATORS_GROUP} any more"
-            )
 
     def _note_use(self, stored: StoredToken) -> None:
         try:

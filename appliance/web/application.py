@@ -1,4 +1,4 @@
-"""Application of the web process: API, metrics and page behind one guard.
+"""Application of the web process: API, metrics and page behind the guards of all requests and of readers.
 
 A part is a router; `make_application` has the list of them. Parts get the box as a `BoxSource`, and raise
 `ProblemError` or any `ApplianceError` for what goes wrong.
@@ -31,15 +31,17 @@ from appliance.web.api.stream import stream_router
 from appliance.web.box_documents import BoxSource
 from appliance.web.box_stream import BoxStream
 from appliance.web.metrics.metrics_routes import metrics_router
+from appliance.web.page.form_routes import SignedIn
 from appliance.web.page.page_documents import FocusSource
 from appliance.web.page.page_routes import page_router
 from appliance.web.problem import ProblemError, problem_of, problem_of_error, problem_response
+from appliance.web.reader_guard import ReaderGuard
 from appliance.web.request_guard import RequestGuard
 
 OPENAPI_PATH: Final = "/api/v1/openapi.json"
 _DESCRIPTION: Final = (
-    "State of the box, for people and programs on it. Reading needs no credential on this machine; errors are"
-    " problem+json (RFC 9457) with a `hint`."
+    "State of the box, for people and programs. Reading needs no credential on this machine, and an operator's"
+    " bearer token from another one; errors are problem+json (RFC 9457) with a `hint`."
 )
 
 
@@ -62,6 +64,7 @@ def make_application(
         trials: Prompts that operators try; None: the page has no box for them.
         enabled: Whether requests are answered; False: each is refused.
     """
+    operators, signed_in = RequestOperators(actions), SignedIn()
     application = FastAPI(
         title="Status API of the appliance",
         version=__version__,
@@ -70,7 +73,10 @@ def make_application(
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
-        middleware=[Middleware(RequestGuard, policy=policy, enabled=enabled)],
+        middleware=[
+            Middleware(RequestGuard, policy=policy, enabled=enabled),
+            Middleware(ReaderGuard, operators=operators, signed_in=signed_in),
+        ],
     )
     routers = (
         api_router(box),
@@ -79,11 +85,11 @@ def make_application(
         button_router(box),
         stream_router(BoxStream(box)),
         metrics_router(box),
-        page_router(box, focus, actions, trials),
+        page_router(box, focus, actions, signed_in, trials),
     )
     for router in routers:
         application.include_router(router, responses=problems())
-    application.state.operators = RequestOperators(actions)
+    application.state.operators = operators
     application.include_router(changes_router(actions), responses=problems())
     application.add_exception_handler(ProblemError, _answer_problem)
     application.add_exception_handler(ApplianceError, _answer_appliance_error)

@@ -1,37 +1,45 @@
 """HTTP server of the web process: uvicorn, with bounds on connections and on the time of a request head.
 
-=========================  ==========================================================
-a connection               is closed
-=========================  ==========================================================
-that reads no response     after `READ_WITHIN_S`
-without a request head     after `HEAD_S`, from its begin or the last response
-with a head above 16 KiB   at once, with 400
-beyond `MOST_CONNECTIONS`  at once, with 503
-=========================  ==========================================================
+===================================  ======================================================
+a connection                         is closed
+===================================  ======================================================
+that reads no response               after `READ_WITHIN_S`
+without a request head               after `HEAD_S`, from its begin or the last response
+with a head above 16 KiB             at once, with 400
+above `MOST_CONNECTIONS`             at once, with 503
+of other machines, above             at once, with 503: this machine's own clients keep their
+`MOST_OF_OTHERS`                     places
+at an address that is not open       at once, without an answer
+===================================  ======================================================
 """
 
 import asyncio
 import contextlib
 import socket
-from collections.abc import Iterator
-from typing import ClassVar, Final
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar, Final
 
 import h11
 from starlette.types import ASGIApp
 from uvicorn import Config, Server
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
+from appliance.web.open_addresses import is_of_this_machine
 from appliance.web.problem import PROBLEM_TYPE, ProblemDocument, problem_body, problem_of
 
 HEAD_S: Final = 10.0
 READ_WITHIN_S: Final = 20.0
 MOST_CONNECTIONS: Final = 256
+MOST_OF_OTHERS: Final = 128
+"""Connections of other machines."""
 _MOST_HEAD_BYTES: Final = 16 << 10
 _ENDING_S: Final = 2.0
 """Time for responses under way when the process ends."""
 _LOOK_EVERY_S: Final = 1.0
 _MALFORMED: Final = problem_of(400, "the request is not HTTP/1.1, or its head is too long")
 _FULL: Final = problem_of(503, "too many connections are open", "close some, or try again")
+
+Admits = Callable[[str, int], bool]
 
 
 class BoundedProtocol(H11Protocol):
@@ -45,7 +53,9 @@ class BoundedProtocol(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin a connection, or refuse it."""
         super().connection_made(transport)
-        if len(self.connections) > MOST_CONNECTIONS:
+        if not self._is_admitted:
+            transport.abort()
+        elif self._is_one_too_many:
             self._refuse(_FULL)
         else:
             self._expect_head()
@@ -85,6 +95,25 @@ class BoundedProtocol(H11Protocol):
         self._refuse(_MALFORMED)
 
     @property
+    def is_of_others(self) -> bool:
+        """Tell whether the client may be another machine."""
+        return not is_of_this_machine(self.server, self.client)
+
+    @property
+    def _is_admitted(self) -> bool:
+        assert isinstance(self.config, ServerConfig)  # noqa: S101 - `WebServer` makes both
+        return self.server is not None and self.config.admits(self.server[0], self.server[1] or 0)
+
+    @property
+    def _is_one_too_many(self) -> bool:
+        if len(self.connections) > MOST_CONNECTIONS:
+            return True
+        others = [
+            one for one in self.connections if isinstance(one, type(self)) and one.is_of_others
+        ]
+        return self.is_of_others and len(others) > MOST_OF_OTHERS
+
+    @property
     def _is_answering(self) -> bool:
         cycle: RequestResponseCycle | None = self.cycle
         return cycle is not None and not cycle.response_complete
@@ -117,20 +146,39 @@ class BoundedProtocol(H11Protocol):
         self.transport.close()
 
 
+class ServerConfig(Config):
+    """Configuration of uvicorn, and which addresses are open.
+
+    Args:
+        application: Answers requests.
+        admits: Tells whether clients at an address and port are let in now.
+        more: As of uvicorn's own class.
+    """
+
+    def __init__(self, application: ASGIApp, admits: Admits, **more: Any) -> None:
+        super().__init__(application, **more)
+        self.admits = admits
+
+
 class WebServer(Server):
     """Server on the sockets that systemd passed; ends when it is told to, or when nobody asks.
 
     Args:
         application: Answers requests.
+        admits: Tells whether clients at an address and port are let in now.
         protocol: Class of its connections, which has their deadlines.
     """
 
     def __init__(
-        self, application: ASGIApp, protocol: type[BoundedProtocol] = BoundedProtocol
+        self,
+        application: ASGIApp,
+        admits: Admits,
+        protocol: type[BoundedProtocol] = BoundedProtocol,
     ) -> None:
         super().__init__(
-            Config(
+            ServerConfig(
                 application,
+                admits,
                 http=protocol,
                 ws="none",
                 lifespan="off",

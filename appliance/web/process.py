@@ -4,17 +4,17 @@ import logging
 import socket
 import sys
 from asyncio import FIRST_COMPLETED, create_task, wait
-from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
 from appliance.adapters.systemd.daemon import Readiness, inherited_sockets
+from appliance.adapters.token_client import TokenOwners
 from appliance.daemon_main import ToldToEndError, run_daemon, until_told
-from appliance.domain.errors import SettingsError, UnitError
-from appliance.domain.gateway import is_loopback
+from appliance.domain.errors import UnitError
 from appliance.domain.names import WEB_SOCKET_UNIT
+from appliance.domain.web_addresses import WebAddresses
 from appliance.planning.routing.same_origin import SameOriginPolicy
 from appliance.settings_snapshot import SettingsSnapshot
 from appliance.web.acting.box_actions import SocketBoxActions
@@ -22,6 +22,7 @@ from appliance.web.acting.prompt_trials import GatewayTrials
 from appliance.web.application import make_application
 from appliance.web.http_server import WebServer
 from appliance.web.live_box import LiveBox
+from appliance.web.open_addresses import OpenAddresses
 from appliance.web.page.live_focus import LiveFocus
 
 _log = logging.getLogger(__name__)
@@ -37,10 +38,14 @@ async def run(settings: SettingsSnapshot, *, idle_s: float | None = None) -> Non
     listeners = inherited_sockets()
     if not listeners:
         raise UnitError(f"no socket was passed: systemctl start {WEB_SOCKET_UNIT}")
-    addresses = [_address(listener) for listener in listeners]
-    check_addresses(addresses)
-    policy = SameOriginPolicy.of([*names_of(settings), *addresses])
+    named = WebAddresses(port=settings.status_port, addresses=settings.web.listen)
+    policy = SameOriginPolicy.of([*names_of(settings), *named.addresses])
     sockets = Path(settings.status_socket), Path(settings.view_socket)
+    addresses = OpenAddresses(
+        named,
+        [listener.getsockname()[:2] for listener in listeners],
+        TokenOwners(sockets[0]).is_any_usable,
+    )
     application = make_application(
         LiveBox(*sockets),
         LiveFocus(*sockets),
@@ -49,17 +54,20 @@ async def run(settings: SettingsSnapshot, *, idle_s: float | None = None) -> Non
         trials=GatewayTrials(Path(settings.prompt_socket)),
         enabled=settings.web.enabled,
     )
-    server = WebServer(application)
+    server = WebServer(application, addresses.admits)
     readiness = Readiness()
+    await addresses.ask()
     idle_s = settings.web.idle if idle_s is None else idle_s
     served = create_task(server.serve_until_idle(listeners, idle_s))
     told = create_task(until_told(readiness))
+    asking = create_task(addresses.follow())
     readiness.ready()
     await wait({served, told}, return_when=FIRST_COMPLETED)
     server.should_exit = True
     await served
     told.cancel()
-    await wait({told})
+    asking.cancel()
+    await wait({told, asking})
     if not told.cancelled() and not isinstance(told.exception(), ToldToEndError):
         told.result()
 
@@ -69,20 +77,6 @@ def names_of(settings: SettingsSnapshot) -> list[str]:
     button = urlsplit(settings.alerts.button_url).hostname
     own = socket.gethostname().lower()
     return [own, *settings.web.names, *([button] if button else [])]
-
-
-def check_addresses(addresses: Iterable[str]) -> None:
-    """Check that only this machine reaches the process. Raises `SettingsError`."""
-    beyond = next((one for one in addresses if not is_loopback(one)), None)
-    if beyond is not None:
-        raise SettingsError(
-            f"{WEB_SOCKET_UNIT} listens on {beyond}, which other machines reach: leave it on"
-            " 127.0.0.1, and let a tunnel or a proxy lead there"
-        )
-
-
-def _address(listener: socket.socket) -> str:
-    return str(listener.getsockname()[0])
 
 
 def main() -> int:

@@ -110,9 +110,11 @@ async def _events(queue: asyncio.Queue[Any]) -> AsyncGenerator[Any, None]:
 
 
 def browse(application: ASGIApp, host: str = "127.0.0.1:8011") -> httpx.AsyncClient:
-    """Return a client of an application in this process."""
+    """Return a client of an application in this process, on the same machine, that asks for a host."""
     transport = httpx.ASGITransport(application, raise_app_exceptions=False)
-    return httpx.AsyncClient(transport=transport, base_url=f"http://{host}")
+    return httpx.AsyncClient(
+        transport=transport, base_url="http://127.0.0.1:8011", headers={"host": host}
+    )
 
 
 @dataclass(slots=True)

@@ -12,6 +12,8 @@ class FakeSystemctl:
     """Major version; Debian 12's."""
     runs: bool = True
     """Whether systemd is PID 1."""
+    opens: bool = True
+    """Whether a socket unit listens after it was opened again."""
     units: dict[str, dict[str, str]] = field(default_factory=dict)
     """Properties by profile."""
     calls: list[str] = field(default_factory=list)
@@ -39,6 +41,12 @@ class FakeSystemctl:
         """Count it."""
         if self.runs:
             self.calls.append("reload gateway")
+
+    def reopen(self, socket_unit: str, service_unit: str) -> bool:
+        """Count it."""
+        if self.runs:
+            self.calls.append(f"reopen {socket_unit}, {service_unit}")
+        return self.opens
 
     def restart_if_running(self, unit: str) -> None:
         """Count it."""

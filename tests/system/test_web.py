@@ -2,11 +2,13 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, Final
 
 import pytest
 
 from appliance.domain.operations import Phase
+from appliance.web.open_addresses import ASK_EVERY_S
 from tests.system.fleet import Fleet
 from tests.system.intrusion import described, intrude, succeeded
 from tests.system.rig import Box, Image
@@ -17,6 +19,14 @@ IDLE_S: Final = 10
 ALLOWED: Final = frozenset(
     {"read the status", "read speeds and alerts", "reach the socket for tokens"}
 )
+SETTINGS: Final = "/etc/appliance/appliance.toml"
+USUAL: Final = f'[web]\nidle = "{IDLE_S}s"\n'
+FAR: Final = "ip netns exec far"
+"""Another machine: a network of its own at the other end of a cable."""
+NEAR: Final = "10.20.0.1"
+REFUSED: Final = 7
+TIMED_OUT: Final = 28
+"""Exit statuses of curl for a refused connection, and for one without an answer."""
 NEVER: Final = frozenset({"ask as the gateway", "switch without a token", "silence an alert"})
 """Closed to root as well: sockets that know their one client by its uid, and ask for a token."""
 
@@ -28,7 +38,7 @@ def fleet(image: Image) -> Iterator[Fleet]:
         fleet = Fleet(box)
         fleet.pair()
         fleet.switch("a")
-        box.write("/etc/appliance/appliance.toml", f'[web]\nidle = "{IDLE_S}s"\n')
+        box.write(SETTINGS, USUAL)
         yield fleet
 
 
@@ -135,3 +145,113 @@ def test_it_leaves_when_nobody_looks(fleet: Fleet) -> None:
     )
     assert show(fleet, "Result") == "success"
     assert get(fleet, "/livez") == {"status": "ok"}
+
+
+@dataclass(frozen=True, slots=True)
+class Cabled:
+    """The box with a cable to another machine, and a page that other machines are to reach."""
+
+    box: Box
+
+    def apply(self, more: str = f'listen = ["127.0.0.1", "{NEAR}"]\n', top: str = "") -> str:
+        """Apply with these lines in [web]; returns exit status, errors and what changed."""
+        self.box.write(SETTINGS, f"{top}{USUAL}{more}")
+        done = self.box.run("appliance apply", check=False)
+        return f"{done.returncode} {done.stderr}{done.stdout}"
+
+    def listening(self) -> set[str]:
+        """Return the addresses at which systemd has the page's port."""
+        lines = self.box.run("ss -Hltn sport = :8011").stdout.splitlines()
+        return {line.split()[3].rpartition(":")[0] for line in lines}
+
+    def ask(
+        self,
+        path: str,
+        *,
+        far: bool = True,
+        token: bool = False,
+        at: str = NEAR,
+        within_s: int = 60,
+    ) -> str:
+        """Return the status of an answer; 000 and curl's exit status: there is none."""
+        given = '-H "Authorization: Bearer $(cat /root/token)"' if token else ""
+        done = self.box.run(
+            f"{FAR if far else ''} curl -s -o /dev/null -m {within_s} -w '%{{http_code}}' {given}"
+            f" http://{at}:8011{path}",
+            check=False,
+        )
+        return done.stdout if done.returncode == 0 else f"{done.stdout} {done.returncode}"
+
+
+@pytest.fixture
+def cabled(fleet: Fleet) -> Iterator[Cabled]:
+    """No token exists, and the setting is not applied."""
+    box = fleet.box
+    box.run("ip netns add far && ip link add wg0 type veth peer name near netns far")
+    box.run(f"{FAR} ip addr add 10.20.0.2/24 dev near; {FAR} ip link set near up")
+    box.run(f"ip addr add {NEAR}/24 dev wg0 && ip link set wg0 up")
+    box.run("appliance token ls | awk 'NR > 1 { print $2 }' | xargs -rn1 appliance token rm")
+    yield Cabled(box)
+    box.write(SETTINGS, USUAL)
+    box.run("rm -f /etc/systemd/system/appliance-web.socket.d/60-mine.conf; ip netns del far")
+    box.run("appliance apply; systemctl daemon-reload", check=False)
+    box.run(f"systemctl stop {WEB} appliance-web.socket; systemctl start appliance-web.socket")
+
+
+def test_other_machines_reach_it_with_a_token_alone(cabled: Cabled) -> None:
+    """By the settings, once applied, and only while a token exists: nothing is open by mistake."""
+    box = cabled.box
+    assert "78 the status API stays on this machine" in cabled.apply()
+    assert cabled.listening() == {"127.0.0.1"}
+    assert cabled.ask("/livez").endswith(f" {REFUSED}")
+
+    box.run("appliance token add phone >/root/token")
+    assert "create appliance-web.socket.d/50-applied.conf" in cabled.apply()
+    assert cabled.listening() == {"127.0.0.1", NEAR}
+    assert [cabled.ask(p) for p in ("/livez", "/api/v1/status", "/metrics")] == ["401"] * 3
+    assert [cabled.ask(p) for p in ("/", "/login")] == ["303", "200"]
+    assert [cabled.ask(p, token=True) for p in ("/", "/api/v1/status", "/metrics")] == ["200"] * 3
+    assert cabled.ask("/livez", far=False) == "401"
+    assert cabled.ask("/livez", far=False, at="127.0.0.1") == "200"
+
+    box.run("appliance token rm phone")
+    box.run(f"sleep {ASK_EVERY_S + 1}")
+    assert cabled.ask("/livez", token=True).startswith("000 ")
+    assert cabled.ask("/livez", far=False, at="127.0.0.1") == "200"
+    assert "closed to other machines: no operator has a token" in box.journal("-u", WEB)
+    box.run(f"systemctl stop {WEB}")
+    assert cabled.ask("/livez", token=True).startswith("000 ")
+
+    assert "78 the status API stays on this machine" in cabled.apply()
+    assert cabled.listening() == {"127.0.0.1"}
+    assert cabled.ask("/livez", token=True).endswith(f" {REFUSED}")
+    box.run("appliance token add phone >/root/token")
+    assert cabled.apply().startswith("0 ")
+    assert cabled.ask("/livez", token=True) == "200"
+    assert "remove appliance-web.socket.d/50-applied.conf" in cabled.apply("")
+    assert cabled.listening() == {"127.0.0.1"}
+
+
+def test_a_socket_unit_that_was_changed_by_hand_opens_nothing(cabled: Cabled) -> None:
+    """Neither the filter of the unit nor, without it, the process lets anybody in."""
+    box = cabled.box
+    box.run("appliance token add phone >/root/token")
+    lines = f"[Socket]\nListenStream={NEAR}:8011\n"
+    for more, is_dropped in (("", True), ("IPAddressAllow=any\n", False)):
+        box.unit("appliance-web.socket.d/60-mine.conf", lines + more)
+        box.run(f"systemctl stop {WEB} appliance-web.socket; systemctl start appliance-web.socket")
+        assert cabled.listening() == {"127.0.0.1", NEAR}
+        answer = cabled.ask("/livez", token=True, within_s=3 if is_dropped else 60)
+        assert answer.startswith("000 ")
+        assert answer.endswith(f" {TIMED_OUT}") is is_dropped
+        assert cabled.ask("/livez", far=False, at="127.0.0.1") == "200"
+    assert f"listens on {NEAR} port 8011, which the settings do not name" in box.journal("-u", WEB)
+
+
+def test_the_port_is_that_of_the_settings(cabled: Cabled) -> None:
+    """Applied, it is another one at once; nothing is left at the old one."""
+    assert cabled.apply("", "status_port = 8012\n").startswith("0 ")
+    assert cabled.listening() == set()
+    assert cabled.box.run("curl -sf http://127.0.0.1:8012/livez").stdout == '{"status":"ok"}'
+    assert cabled.apply("").startswith("0 ")
+    assert cabled.ask("/livez", far=False, at="127.0.0.1") == "200"

@@ -102,6 +102,16 @@ def test_the_settings_can_be_shown_as_text(file: Path) -> None:
                 )
             ],
         ),
+        *(
+            (f'[web]\nlisten = ["{place}"]\n', {}, [f"appliance.toml:2: web.listen, item 1, {why}"])
+            for place, why in (
+                ("0.0.0.0", '"0.0.0.0" is a wildcard: list the addresses to listen on'),  # noqa: S104
+                ("::", '"::" is a wildcard: list the addresses to listen on'),
+                ("fe80::1", '"fe80::1" cannot be listened on: list its interface in place of it'),
+                ("wg0", '"wg0" is no address; of an interface list the addresses'),
+                ("10.0.1", '"10.0.1" is neither an address nor an interface'),
+            )
+        ),
         (
             "",
             {"APPLIANCE_LOG_LEVL": "info"},

@@ -102,6 +102,7 @@ idle = "30s"
         ('listen = ["::"]', '"::" is a wildcard: list the addresses to listen on'),
         ('listen = ["ff02::1"]', '"ff02::1" cannot be listened on'),
         ('listen = ["fe80::1%eth0"]', '"fe80::1%eth0" cannot be listened on'),
+        ('listen = ["fe80::1"]', '"fe80::1" cannot be listened on'),
         ('listen = ["10.0.1"]', '"10.0.1" is neither an address nor an interface'),
         ('listen = ["a/b"]', '"a/b" is neither an address nor an interface'),
         ('listen = ["::1", "0::1"]', "lists an address or interface twice"),
@@ -114,6 +115,7 @@ idle = "30s"
         ('tls_key = "/k"', "needs both tls_certificate and tls_key, or neither"),
         ('max_body = "300MiB"', "max_buffered that is smaller than its max_body"),
         ("stop = 301", "at most 300"),
+        ("port = 8011", "gateway has the port of the status API too (status_port): they need two"),
     ],
 )
 def test_a_mistake_is_said(tmp_path: Path, text: str, expected: str) -> None:

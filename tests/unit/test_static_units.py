@@ -428,6 +428,8 @@ def test_what_the_agent_lets_others_read_goes_with_it() -> None:
 def test_the_status_api_is_reached_on_this_machine_and_reaches_nobody() -> None:
     """The socket is systemd's, on loopback; the process has no network of its own and no rights but to look."""
     assert values(WEB_SOCKET_UNIT, "ListenStream", "Socket") == ["127.0.0.1:8011"]
+    assert values(WEB_SOCKET_UNIT, "IPAddressDeny", "Socket") == ["any"]
+    assert values(WEB_SOCKET_UNIT, "IPAddressAllow", "Socket") == ["localhost"]
     assert values(WEB_SOCKET_UNIT, "TriggerLimitIntervalSec", "Socket") == ["0"]
     assert values(WEB_UNIT, "User", "Service") == [WEB_USER]
     assert values(WEB_UNIT, "SupplementaryGroups", "Service") == ["appliance-status"]

@@ -11,6 +11,8 @@ from appliance.domain.names import GATEWAY_UNIT, SUPERVISOR_UNIT, profile_of
 
 _BACKENDS: Final = "appliance-backend-*.service"
 _IDLE: Final = ("inactive", "failed")
+_WANTED: Final = ("active", "failed")
+"""States of a socket unit that nobody has stopped."""
 _TIMEOUT_S: Final = 60
 _PROPERTIES: Final = "Id,ActiveState,NeedDaemonReload"
 
@@ -58,14 +60,31 @@ class Systemctl:
         """
         self._reload(GATEWAY_UNIT)
 
+    def reopen(self, socket_unit: str, service_unit: str) -> bool:
+        """Have a socket unit that is in use listen where it now says; never fails.
+
+        Its service ends, because systemd starts no socket unit whose service runs.
+
+        Returns:
+            Whether it listens; also True where nobody wants it to.
+        """
+        if not self.is_running() or self._state(socket_unit) not in _WANTED:
+            return True
+        _run("stop", socket_unit, service_unit, check=False)
+        _run("start", socket_unit, check=False)
+        return self._state(socket_unit) == "active"
+
     def restart_if_running(self, unit: str) -> None:
         """Restart a unit, if it runs; never fails."""
         if self.is_running():
             _run("try-restart", unit, check=False)
 
     def _reload(self, unit: str) -> None:
-        if self.is_running() and _run("is-active", unit, check=False) == "active\n":
+        if self.is_running() and self._state(unit) == "active":
             _run("--no-block", "reload", unit, check=False)
+
+    def _state(self, unit: str) -> str:
+        return _run("is-active", unit, check=False).strip()
 
 
 def running(backends: Mapping[str, Mapping[str, str]]) -> frozenset[str]:

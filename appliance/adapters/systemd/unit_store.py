@@ -21,8 +21,8 @@ from appliance.adapters.files.durable import (
 from appliance.domain.errors import ApplianceError, StoreError
 from appliance.domain.gateway import Configuration
 from appliance.domain.profile import Catalogue
+from appliance.planning.units.daemon_drop_ins import DAEMON_FILES
 from appliance.planning.units.drift import DROP_IN_SUFFIX
-from appliance.planning.units.gateway_drop_ins import GATEWAY_FILES
 from appliance.planning.units.polkit import RULE_FILE
 
 _PATTERN: Final = "appliance-backend-*.service"
@@ -70,7 +70,7 @@ class UnitStore:
         found = {p.name: read_regular(p) for p in sorted(self.unit_dir.glob(_PATTERN))}
         for path in sorted(self.unit_dir.glob(f"{_PATTERN}{DROP_IN_SUFFIX}/*.conf")):
             found[f"{path.parent.name}/{path.name}"] = read_regular(path)
-        for file in (*sorted(GATEWAY_FILES), RULE_FILE):
+        for file in (*sorted(DAEMON_FILES), RULE_FILE):
             path = self._path(file)
             if path.exists() or path.is_symlink():
                 found[file] = read_regular(path)

@@ -11,7 +11,7 @@ changed by hand                    left and reported, unless the change is settl
 unit of a broken profile           kept, so that one bad file takes nothing down
 unit without a profile             removed, or kept while it runs, or while the polkit rule
                                    is one that was changed by hand
-drop-in of the gateway             as a unit; removed when its settings are the usual ones
+drop-in of a daemon                as a unit; removed when its settings are the usual ones
 ================================== =========================================================
 
 The polkit rule may at no moment name a unit without a file: under such a name the supervisor's user
@@ -30,18 +30,20 @@ from appliance.domain.paths import PROFILES_DIR
 from appliance.domain.profile import Applied, Catalogue, Mark
 from appliance.planning.units import backend_unit
 from appliance.planning.units.backend_unit import StandIn
+from appliance.planning.units.daemon_drop_ins import (
+    DAEMON_FILES,
+    GATEWAY_FILES,
+    SERVICE_DROP_IN,
+    WEB_DROP_IN,
+    DaemonSpec,
+    daemon_units,
+)
 from appliance.planning.units.drift import (
     DROP_IN_SUFFIX,
     Drift,
     DriftKind,
     comment_of,
     find_drift,
-)
-from appliance.planning.units.gateway_drop_ins import (
-    GATEWAY_FILES,
-    SERVICE_DROP_IN,
-    GatewaySpec,
-    gateway_units,
 )
 from appliance.planning.units.polkit import RULE_FILE, polkit_rule
 from appliance.planning.units.specs import Layout, UnitSpec
@@ -58,8 +60,13 @@ class Action(StrEnum):
     """Leave a file that was changed by hand."""
 
 
-_USUAL: Final = GatewaySpec()
-RESTART_GATEWAY: Final = "restart to take effect: sudo systemctl restart appliance-gateway.service"
+_USUAL: Final = DaemonSpec()
+_NOTES: Final = {
+    # Credentials are handed over when a service starts; a reload puts everything else in force.
+    SERVICE_DROP_IN: "restart to take effect: sudo systemctl restart appliance-gateway.service",
+    WEB_DROP_IN: "in force at once; who has signed in to the page signs in again",
+}
+"""Notes on drop-ins that change."""
 CHANGES = frozenset({Action.CREATE, Action.UPDATE, Action.REMOVE})
 
 
@@ -131,6 +138,11 @@ class ApplyPlan:
         """Tell whether a drop-in of the gateway changes."""
         return any(s.file in GATEWAY_FILES for s in self.changes)
 
+    @property
+    def moves_page(self) -> bool:
+        """Tell whether the addresses of the status API and its page change."""
+        return any(s.file == WEB_DROP_IN for s in self.changes)
+
 
 def _turn(step: Step) -> int:
     """Return the order of a step: files to write, then the polkit rule, then files to remove."""
@@ -148,7 +160,7 @@ def plan_apply(
     settled: frozenset[str] = frozenset(),
     source: str = PROFILES_DIR,
     user: str = SUPERVISOR_USER,
-    gateway: GatewaySpec = _USUAL,
+    daemons: DaemonSpec = _USUAL,
 ) -> ApplyPlan:
     """Return the plan that makes the installed files match `specs`.
 
@@ -160,7 +172,7 @@ def plan_apply(
         settled: Files whose hand edit was adopted or is discarded: they are overwritten.
         source: Where profiles lie, for the polkit rule's header.
         user: Who the supervisor runs as.
-        gateway: The gateway's settings.
+        daemons: Settings of the daemons' own units.
 
     Raises:
         ProfileError: a profile cannot be rendered.
@@ -181,13 +193,13 @@ def plan_apply(
         installed,
         left=RULE_FILE in left,
     )
-    front = _gateway_steps(gateway_units(gateway, kept, layout.version), installed, left)
+    own = _daemon_steps(daemon_units(daemons, kept, layout.version), installed, left)
     return ApplyPlan(
-        steps=(*steps, *front, rule),
+        steps=(*steps, *own, rule),
         drift=tuple(left.values()),
         catalogue=kept,
         restart=_to_restart(steps),
-        reload=installed.stale or any(s.action in CHANGES for s in (*steps, *front)),
+        reload=installed.stale or any(s.action in CHANGES for s in (*steps, *own)),
         updated=_updated(kept, installed.catalogue, steps),
     )
 
@@ -206,20 +218,17 @@ def _in_force(applied: Applied) -> Applied:
     return replace(applied, source_sha256="", file_unix_s=0, first_mark=Mark.STANDBY)
 
 
-def _gateway_steps(
+def _daemon_steps(
     units: Mapping[str, str], installed: Installed, left: Mapping[str, Drift]
 ) -> tuple[Step, ...]:
     steps = (
         _step(file, units[file], installed, left=file in left)
         if file in units
         else Step(file=file, action=Action.LEAVE if file in left else Action.REMOVE)
-        for file in sorted(GATEWAY_FILES & (installed.files.keys() | units.keys()))
+        for file in sorted(DAEMON_FILES & (installed.files.keys() | units.keys()))
     )
-    # Credentials are handed over when a service starts; a reload puts everything else in force.
     return tuple(
-        replace(step, note=RESTART_GATEWAY)
-        if step.file == SERVICE_DROP_IN and step.action in CHANGES
-        else step
+        replace(step, note=_NOTES.get(step.file, "")) if step.action in CHANGES else step
         for step in steps
     )
 
@@ -251,7 +260,7 @@ def _steps(
     broken: frozenset[str],
     gone: frozenset[str],
 ) -> tuple[Step, ...]:
-    present = set(installed.files) - {RULE_FILE} - GATEWAY_FILES
+    present = set(installed.files) - {RULE_FILE} - DAEMON_FILES
     return tuple(
         _restarted(
             _step(file, units[file], installed, left=file in left), units[file], installed, left

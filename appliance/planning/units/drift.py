@@ -19,7 +19,7 @@ from typing import Final
 
 from appliance.domain.names import profile_of, unit_of
 from appliance.domain.profile_values import Override
-from appliance.planning.units.gateway_drop_ins import GATEWAY_FILES
+from appliance.planning.units.daemon_drop_ins import DAEMON_FILES
 from appliance.planning.units.overrides import ADDED, refusal
 from appliance.planning.units.polkit import RULE_FILE
 from appliance.planning.units.text import Section, seal_holds, sealed_body, sections_of, words_of
@@ -96,7 +96,7 @@ def _kind(file: str, text: str | None) -> DriftKind | None:
         return DriftKind.SHARED
     if text is None:
         return DriftKind.ODD
-    if "/" in file and file not in GATEWAY_FILES:
+    if "/" in file and file not in DAEMON_FILES:
         return DriftKind.DROP_IN
     comment = comment_of(file)
     if seal_holds(text, comment):

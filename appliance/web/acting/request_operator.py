@@ -58,6 +58,10 @@ class RequestOperators:
         token = token.strip()
         if scheme.lower() != "bearer" or not token:
             raise _unauthorized(_NO_TOKEN)
+        return await self.of_token(token)
+
+    async def of_token(self, token: str) -> RequestOperator:
+        """Return the operator for whom a token stands. Raises as `of_request`."""
         if len(token) > MOST_TOKEN_CHARACTERS:
             raise _unauthorized("the token is not known", error=True)
         try:

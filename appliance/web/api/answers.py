@@ -169,6 +169,7 @@ TYPES: Final[Sequence[type]] = (
 
 _PROBLEMS: Final[Mapping[int, str]] = {
     400: "The request is not HTTP/1.1, or its head is too long.",
+    401: "Another machine asks without the token of an operator.",
     403: "The host name is none of this machine, or a page of another origin asks.",
     404: "There is no such resource.",
     405: "The path does not take this method.",
@@ -176,6 +177,7 @@ _PROBLEMS: Final[Mapping[int, str]] = {
     409: "The daemon that is asked has no free connection: ask again.",
     413: "The body is too large.",
     422: "A value is outside of what this document allows.",
+    429: "Too many wrong tokens with the id of this one came lately.",
     502: "A daemon answers with a failure.",
     503: "A daemon does not answer, or the API is off.",
 }

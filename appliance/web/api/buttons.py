@@ -18,6 +18,7 @@ from appliance.web.api.answers import ActionDocument, AnswerExample, problems, r
 from appliance.web.box_documents import BoxSource
 from appliance.web.problem import ProblemError
 
+BUTTONS: Final = "/api/v1/act"
 _QUESTIONS: Final = {
     ButtonAction.ACK: "Ack {alert}: end its reminders?",
     ButtonAction.SILENCE: "Silence what {alert} is about for 2 hours?",
@@ -45,7 +46,7 @@ def button_router(box: BoxSource) -> APIRouter:
     Args:
         box: Whose health agent acts.
     """
-    router = APIRouter(prefix="/api/v1/act", tags=["alerts"])
+    router = APIRouter(prefix=BUTTONS, tags=["alerts"])
     page = {
         200: {"description": "A page with one button.", "content": {"text/html": {}}},
         **problems(),

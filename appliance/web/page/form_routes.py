@@ -46,8 +46,11 @@ from appliance.web.page.page_renderer import OperatorView, PageRenderer
 from appliance.web.page.page_sessions import LASTS_S, Session, Sessions
 
 COOKIE: Final = "appliance-session"
+PAGE: Final = "/"
 LOGIN: Final = "/login"
-_LOGOUT: Final = "/logout"
+LOGOUT: Final = "/logout"
+FORMS: Final = "/do/"
+"""Begin of the paths of forms that ask for something."""
 _MOST_FIELDS: Final = 8
 _LONGEST_NUMBER: Final = 12
 _LONGEST_NOTICE: Final = 300
@@ -72,9 +75,7 @@ def operator_view(session: Session | None, *, ask_path: str = "") -> OperatorVie
     """Return who looks at the page; `ask_path`: address of the form for a prompt, or empty."""
     if session is None:
         return OperatorView(login_path=LOGIN)
-    return OperatorView(
-        name=session.name, csrf=session.csrf, logout_path=_LOGOUT, ask_path=ask_path
-    )
+    return OperatorView(name=session.name, csrf=session.csrf, logout_path=LOGOUT, ask_path=ask_path)
 
 
 def form_router(actions: BoxActions, signed_in: SignedIn, renderer: PageRenderer) -> APIRouter:
@@ -105,7 +106,7 @@ def form_router(actions: BoxActions, signed_in: SignedIn, renderer: PageRenderer
         )
         return answer
 
-    @router.post(_LOGOUT)
+    @router.post(LOGOUT)
     async def logout(request: Request) -> Response:
         session, _ = await own_form(request, signed_in)
         if session is not None:
@@ -114,7 +115,7 @@ def form_router(actions: BoxActions, signed_in: SignedIn, renderer: PageRenderer
         answer.delete_cookie(COOKIE, path="/", httponly=True, samesite="strict")
         return answer
 
-    @router.post("/do/{action}")
+    @router.post(FORMS + "{action}")
     async def act(action: str, request: Request) -> Response:
         session, fields = await own_form(request, signed_in)
         if session is None:
@@ -199,4 +200,4 @@ def _notice(error: ApplianceError) -> str:
 
 
 def _to_page() -> RedirectResponse:
-    return RedirectResponse("/", HTTPStatus.SEE_OTHER)
+    return RedirectResponse(PAGE, HTTPStatus.SEE_OTHER)

@@ -11,7 +11,7 @@ from appliance.presentation.box_texts import by_interest
 from appliance.web.acting.box_actions import BoxActions
 from appliance.web.acting.prompt_trials import PromptTrials
 from appliance.web.box_documents import BoxDocuments, BoxSource
-from appliance.web.page.form_routes import SignedIn, form_router, operator_view
+from appliance.web.page.form_routes import PAGE, SignedIn, form_router, operator_view
 from appliance.web.page.page_documents import FocusSource, PageDocuments
 from appliance.web.page.page_renderer import PageRenderer, static_file
 from appliance.web.page.page_view import page_view, status_document
@@ -22,7 +22,11 @@ _CACHED_S: Final = 3600
 
 
 def page_router(
-    box: BoxSource, focus: FocusSource, actions: BoxActions, trials: PromptTrials | None
+    box: BoxSource,
+    focus: FocusSource,
+    actions: BoxActions,
+    signed_in: SignedIn,
+    trials: PromptTrials | None,
 ) -> APIRouter:
     """Return the router of the page.
 
@@ -30,14 +34,15 @@ def page_router(
         box: Where the documents come from.
         focus: Where those about the one profile come from that is shown in detail.
         actions: Carry out what operators ask for.
+        signed_in: Has the sessions of the browsers.
         trials: Ask models the prompts that operators try; None: none can be tried.
     """
-    renderer, signed_in = PageRenderer(), SignedIn()
+    renderer = PageRenderer()
     router = form_router(actions, signed_in, renderer)
     if trials is not None:
         router.include_router(prompt_router(trials, actions, signed_in, renderer))
 
-    @router.get("/")
+    @router.get(PAGE)
     async def page(
         request: Request,
         profile: Annotated[str, Query(max_length=_LONGEST_NAME)] = "",

@@ -1,22 +1,15 @@
 """`appliance apply` and the gateway: what it is told, and what stays on this machine."""
 
-import io
 from pathlib import Path
 
 import pytest
 
-from appliance.adapters.applied.gateway_file import recover_configuration
-from appliance.adapters.key_file import FileKeys
-from appliance.cli.apply_screen import apply_profiles
-from appliance.cli.terminal import Streams, Terminal
-from appliance.domain.gateway import Configuration, Key
-from appliance.install.apply import ApplyOptions
+from appliance.domain.gateway import Key
 from appliance.install.gateway_compilation import certificate_problem, secret_problem
-from appliance.planning.units.gateway_drop_ins import SERVICE_DROP_IN, SOCKET_DROP_IN
+from appliance.planning.units.daemon_drop_ins import SERVICE_DROP_IN, SOCKET_DROP_IN
 from appliance.protocol.control import Exit
-from appliance.settings import load_settings
+from tests.fakes.apply_box import ApplyBox
 from tests.fakes.certificates import self_signed
-from tests.fakes.systemctl import FakeSystemctl
 
 PROFILE = """\
 engine = "command"
@@ -29,59 +22,13 @@ argv = ["/bin/true", "{port}"]
 WIDE = 'listen = ["127.0.0.1", "10.10.10.1", "wg0"]\n'
 
 
-class Box:
-    """A machine's directories."""
-
-    def __init__(self, root: Path) -> None:
-        self.root = root
-        self.manager = FakeSystemctl()
-        self.out = self.err = ""
-        for name in ("profiles", "units", "state"):
-            (root / name).mkdir()
-        self.keys = FileKeys(root / "state")
-
-    def apply(self, gateway: str, *, as_json: bool = False, **options: bool) -> int:
-        """One apply with these lines in ``[gateway]``."""
-        file = self.root / "appliance.toml"
-        places = {
-            "profiles_dir": "profiles",
-            "unit_dir": "units",
-            "polkit_rule": "50-appliance.rules",
-            "applied_dir": "applied",
-            "state_dir": "state",
-        }
-        lines = [f'{key} = "{self.root / place}"' for key, place in places.items()]
-        file.write_text("\n".join([*lines, "[gateway]", gateway]))
-        self.manager.calls.clear()
-        out, err = io.StringIO(), io.StringIO()
-        status = apply_profiles(
-            load_settings(file, {}),
-            ApplyOptions(**options),
-            Streams(out=Terminal(out), err=Terminal(err)),
-            as_json=as_json,
-            manager=self.manager,
-            euid=0,
-        )
-        self.out, self.err = out.getvalue(), err.getvalue()
-        return status
-
-    @property
-    def told(self) -> Configuration:
-        """Return the configuration that the gateway would read."""
-        return recover_configuration(self.root / "applied").content
-
-    def drop_in(self, file: str) -> Path:
-        """Return where a drop-in is installed."""
-        return self.root / "units" / file
-
-
 @pytest.fixture
-def box(tmp_path: Path) -> Box:
+def box(tmp_path: Path) -> ApplyBox:
     """A machine without profiles and keys."""
-    return Box(tmp_path)
+    return ApplyBox(tmp_path)
 
 
-def test_an_untouched_box_says_what_the_gateway_assumes(box: Box) -> None:
+def test_an_untouched_box_says_what_the_gateway_assumes(box: ApplyBox) -> None:
     """The file is there, and nobody is told, because nothing is new."""
     assert box.apply("") == Exit.OK
     assert (box.told.addresses, box.told.port) == (("127.0.0.1",), 8010)
@@ -91,7 +38,7 @@ def test_an_untouched_box_says_what_the_gateway_assumes(box: Box) -> None:
     assert "nothing to change" in box.out
 
 
-def test_without_a_key_the_gateway_stays_on_this_machine(box: Box) -> None:
+def test_without_a_key_the_gateway_stays_on_this_machine(box: ApplyBox) -> None:
     """One sentence says why and what to do; the rest of the settings is put in force."""
     assert box.apply(WIDE + "max_queue = 7\n") == Exit.CONFIG
     assert 'stays on this machine: "10.10.10.1" in gateway.listen is beyond it' in box.err
@@ -101,7 +48,7 @@ def test_without_a_key_the_gateway_stays_on_this_machine(box: Box) -> None:
     assert not box.drop_in(SOCKET_DROP_IN).exists()
 
 
-def test_with_a_key_it_listens_where_it_is_told_to(box: Box) -> None:
+def test_with_a_key_it_listens_where_it_is_told_to(box: ApplyBox) -> None:
     """The socket's drop-in is written, systemd reads it, and the gateway hands over."""
     box.keys.add(Key(name="phone"), 1.0)
     assert box.apply(WIDE) == Exit.OK
@@ -114,7 +61,7 @@ def test_with_a_key_it_listens_where_it_is_told_to(box: Box) -> None:
     assert box.manager.calls == []
 
 
-def test_the_usual_settings_take_the_drop_in_away(box: Box) -> None:
+def test_the_usual_settings_take_the_drop_in_away(box: ApplyBox) -> None:
     """And the directory that it was in, with apply's own copy."""
     box.keys.add(Key(name="phone"), 1.0)
     box.apply(WIDE)
@@ -124,14 +71,14 @@ def test_the_usual_settings_take_the_drop_in_away(box: Box) -> None:
     assert box.manager.calls[-1] == "reload gateway"
 
 
-def test_a_limit_alone_is_no_matter_for_systemd(box: Box) -> None:
+def test_a_limit_alone_is_no_matter_for_systemd(box: ApplyBox) -> None:
     """Only the gateway is told."""
     box.apply("")
     assert box.apply("max_queue = 7\n") == Exit.OK
     assert box.manager.calls == ["reload gateway"]
 
 
-def test_a_dry_run_tells_nobody(box: Box) -> None:
+def test_a_dry_run_tells_nobody(box: ApplyBox) -> None:
     """A dry run says what it would do, and writes nothing."""
     box.keys.add(Key(name="phone"), 1.0)
     box.apply("")
@@ -142,7 +89,7 @@ def test_a_dry_run_tells_nobody(box: Box) -> None:
     assert box.manager.calls == []
 
 
-def test_a_hand_edit_stays_until_it_is_dropped(box: Box) -> None:
+def test_a_hand_edit_stays_until_it_is_dropped(box: ApplyBox) -> None:
     """As with units: shown, left, and overwritten only on request."""
     box.apply("port = 9010\n")
     file = box.drop_in(SOCKET_DROP_IN)
@@ -156,7 +103,7 @@ def test_a_hand_edit_stays_until_it_is_dropped(box: Box) -> None:
     assert file.read_text() == written
 
 
-def test_somebody_elses_drop_ins_are_left_alone(box: Box) -> None:
+def test_somebody_elses_drop_ins_are_left_alone(box: ApplyBox) -> None:
     """`systemctl edit` of the gateway is the operator's affair."""
     other = box.drop_in(SERVICE_DROP_IN).parent / "override.conf"
     other.parent.mkdir()
@@ -166,7 +113,7 @@ def test_somebody_elses_drop_ins_are_left_alone(box: Box) -> None:
     assert "override.conf" not in box.out
 
 
-def test_a_damaged_file_is_written_anew(box: Box) -> None:
+def test_a_damaged_file_is_written_anew(box: ApplyBox) -> None:
     """And the gateway is told, since nobody knows what it read."""
     box.apply("")
     (box.root / "applied" / "gateway.json").write_text("{")
@@ -175,13 +122,13 @@ def test_a_damaged_file_is_written_anew(box: Box) -> None:
     assert box.manager.calls == ["reload gateway"]
 
 
-def test_keys_for_everybody_and_no_key(box: Box) -> None:
+def test_keys_for_everybody_and_no_key(box: ApplyBox) -> None:
     """Keys for all clients without a key are allowed, with a warning."""
     assert box.apply('require_keys = "always"\n') == Exit.OK
     assert "no client can use the gateway" in box.err
 
 
-def test_tls_files_are_handed_over_by_systemd(box: Box) -> None:
+def test_tls_files_are_handed_over_by_systemd(box: ApplyBox) -> None:
     """The service has to be restarted for that, which is said."""
     box.keys.add(Key(name="phone"), 1.0)
     certificate, key = self_signed(box.root, "a")
@@ -192,7 +139,7 @@ def test_tls_files_are_handed_over_by_systemd(box: Box) -> None:
     assert box.told.tls
 
 
-def test_without_a_good_certificate_nothing_goes_out(box: Box) -> None:
+def test_without_a_good_certificate_nothing_goes_out(box: ApplyBox) -> None:
     """Never in the clear where TLS was asked for."""
     box.keys.add(Key(name="phone"), 1.0)
     (one, _), (_, other) = self_signed(box.root, "a"), self_signed(box.root, "b")
@@ -218,7 +165,7 @@ def test_files_with_secrets_are_looked_at(tmp_path: Path) -> None:
     assert "do not make a pair" in (certificate_problem(certificate, key) or "")
 
 
-def test_an_engines_key_is_named_and_never_read(box: Box) -> None:
+def test_an_engines_key_is_named_and_never_read(box: ApplyBox) -> None:
     """A key's path alone is in the manifest and the drop-in; an open file gives a warning."""
     key = box.root / "m.key"
     key.write_text("s3cret")

@@ -130,7 +130,7 @@ async def watched(directory: Path) -> AsyncIterator[Watched]:
         operations=status,
         events=supervisor.events,
         log=LogReader(fakes.host, fakes.clock, lambda: BOX),
-        operator_of=check.operator,
+        tokens=check,
         requests=ClientRequests(fakes.gateway),
         counters=partial(counters_document, traffic, supervisor.tally),
         pages=EnginePageReader(supervisor.last_look, fakes.backend),
@@ -172,9 +172,11 @@ async def watched(directory: Path) -> AsyncIterator[Watched]:
 async def test_the_owner_of_a_token_is_told(tmp_path: Path) -> None:
     """A daemon that is asked to act by a token learns whose it is, or that nobody may act by it."""
     async with watched(tmp_path) as box:
+        assert not await TokenOwners(box.path).is_any_usable()
         token = OperatorToken(name="phone", uid=BO.uid, user=BO.user)
         text, _ = FileTokens(tmp_path).add(token, "ana", 0.0)
         owners = TokenOwners(box.path)
+        assert await owners.is_any_usable()
         assert str(await owners.operator_of(text)) == "bo (token phone)"
         for wrong in (text[:-1], "apt_", "x" * 1000, "\udcff"):
             with pytest.raises(PermissionDeniedError, match="not known, or was removed"):
@@ -190,6 +192,8 @@ async def test_nobody_acts_without_the_supervisor(tmp_path: Path) -> None:
     """The error is that of a daemon that does not answer, and says nothing of the token."""
     with pytest.raises(UnreachableError):
         await TokenOwners(tmp_path / "none").operator_of("apt_a_b")
+    with pytest.raises(UnreachableError):
+        await TokenOwners(tmp_path / "none").is_any_usable()
 
 
 async def test_a_watch_tells_a_switch_while_it_runs(tmp_path: Path) -> None:

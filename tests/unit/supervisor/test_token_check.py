@@ -111,6 +111,20 @@ def test_a_token_never_outlives_the_rights_of_its_user(box: Box, account: object
     assert why in box.refusal(text)
 
 
+def test_a_token_is_usable_while_somebody_may_act_by_it(box: Box, tmp_path: Path) -> None:
+    """None, one that has expired, one more, one whose operator left the group, and a damaged file."""
+    assert not box.check.is_any_usable()
+    box.add(expires_s=NOW_S)
+    assert not box.check.is_any_usable()
+    box.add()
+    assert box.check.is_any_usable()
+    box.accounts.known.clear()
+    assert not box.check.is_any_usable()
+    box.accounts.known["ana"] = ANA
+    (tmp_path / "tokens.json").write_text("{")
+    assert not box.check.is_any_usable()
+
+
 def test_guesses_at_one_token_are_limited(box: Box) -> None:
     """After ten wrong secrets its id is refused for a minute, other tokens are not."""
     text, other = box.add(), box.add()

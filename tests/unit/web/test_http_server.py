@@ -1,11 +1,12 @@
 """HTTP server of the web process, over real sockets: bounds on connections, heads and slow clients."""
 
 import asyncio
+import contextlib
 import itertools
 import json
 import socket
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -13,7 +14,13 @@ import pytest
 from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 
-from appliance.web.http_server import MOST_CONNECTIONS, BoundedProtocol, WebServer
+from appliance.domain.gateway import is_loopback
+from appliance.web.http_server import (
+    MOST_CONNECTIONS,
+    MOST_OF_OTHERS,
+    BoundedProtocol,
+    WebServer,
+)
 from tests.waiting import PATIENCE_S
 
 GET = b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n"
@@ -36,8 +43,10 @@ class Served:
     task: asyncio.Task[None]
     opened: list[asyncio.StreamWriter] = field(default_factory=list)
 
-    async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+    async def connect(
+        self, host: str = "127.0.0.1"
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        reader, writer = await asyncio.open_connection(host, self.port)
         self.opened.append(writer)
         return reader, writer
 
@@ -57,13 +66,24 @@ async def application(scope: Scope, receive: Receive, send: Send) -> None:
         await PlainTextResponse("hello")(scope, receive, send)
 
 
+def admits_all(_address: str, _port: int) -> bool:
+    return True
+
+
 @asynccontextmanager
 async def served(
-    idle_s: float = 600.0, protocol: type[BoundedProtocol] = BoundedProtocol
+    idle_s: float = 600.0,
+    protocol: type[BoundedProtocol] = BoundedProtocol,
+    *,
+    admits: Callable[[str, int], bool] = admits_all,
+    host: str | None = None,
 ) -> AsyncIterator[Served]:
     listener = socket.create_server(("127.0.0.1", 0))
-    server = WebServer(application, protocol)
-    task = asyncio.create_task(server.serve_until_idle([listener], idle_s))
+    listeners = [listener]
+    if host is not None:
+        listeners.append(socket.create_server((host, listener.getsockname()[1])))
+    server = WebServer(application, admits, protocol)
+    task = asyncio.create_task(server.serve_until_idle(listeners, idle_s))
     while not server.started:
         await asyncio.sleep(0)
     web = Served(server, listener.getsockname()[1], task)
@@ -114,6 +134,49 @@ async def test_what_is_not_http_or_has_too_long_a_head_is_refused(data: bytes) -
             return  # the rest of a flood, which nobody reads, may reset the connection first
         assert status == 400
         assert "head is too long" in detail
+
+
+@pytest.fixture
+def own_address() -> str:
+    """An address of this machine that is not of loopback."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))  # sends nothing
+        except OSError:
+            pytest.skip("this machine has no address but those of loopback")
+        return str(probe.getsockname()[0])
+
+
+async def test_who_is_not_let_in_gets_no_byte(own_address: str) -> None:
+    """The connection is closed, and the next one is let in if the address is open by then."""
+    is_open = False
+    async with served(admits=lambda a, _: is_open or is_loopback(a), host=own_address) as web:
+        reader, writer = await web.connect(own_address)
+        writer.write(GET)
+        with contextlib.suppress(ConnectionError):
+            assert await reader.read() == b""
+        assert (await (await web_get(web, "127.0.0.1")).readline()).startswith(b"HTTP/1.1 200")
+        is_open = True
+        assert (await (await web_get(web, own_address)).readline()).startswith(b"HTTP/1.1 200")
+
+
+async def test_other_machines_leave_places_for_this_one(own_address: str) -> None:
+    """Half of the connections are for loopback, whoever holds the others."""
+    async with served(host=own_address) as web:
+        for _ in range(MOST_OF_OTHERS):
+            await web.connect(own_address)
+        refused = await web_get(web, own_address)
+        assert (await refused.readline()).startswith(b"HTTP/1.1 503")
+        for _ in range(MOST_CONNECTIONS - MOST_OF_OTHERS):
+            answer = await web_get(web, "127.0.0.1")
+            assert (await answer.readline()).startswith(b"HTTP/1.1 200")
+
+
+async def web_get(web: Served, host: str) -> asyncio.StreamReader:
+    """Send a request, and keep the connection; returns what is answered."""
+    reader, writer = await web.connect(host)
+    writer.write(GET)
+    return reader
 
 
 async def test_connections_have_a_bound() -> None:

@@ -1,22 +1,25 @@
-"""Drop-ins for the gateway's units: addresses of its socket, and its credentials.
+"""Drop-ins for units of daemons: addresses of the gateway and of the status API, and the gateway's credentials.
 
-Sources: systemd.socket(5) for ListenStream=, systemd.exec(5) for credentials. A box that listens
-on the usual address, without TLS and engine keys, needs neither file.
+Sources: systemd.socket(5) for ListenStream=, systemd.exec(5) for credentials, systemd.resource-control(5)
+for IPAddressAllow=. A box that listens on the usual addresses, without TLS and engine keys, needs no file.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 from appliance.domain.gateway import Configuration
-from appliance.domain.names import GATEWAY_SOCKET_UNIT, GATEWAY_UNIT
+from appliance.domain.names import GATEWAY_SOCKET_UNIT, GATEWAY_UNIT, WEB_SOCKET_UNIT
 from appliance.domain.paths import GATEWAY_SOCKET, SETTINGS_FILE
 from appliance.domain.profile import Catalogue
+from appliance.domain.web_addresses import WebAddresses
 from appliance.planning.units.text import Section, sealed, text_of
 
 SOCKET_DROP_IN: Final = f"{GATEWAY_SOCKET_UNIT}.d/50-applied.conf"
 SERVICE_DROP_IN: Final = f"{GATEWAY_UNIT}.d/50-applied.conf"
+WEB_DROP_IN: Final = f"{WEB_SOCKET_UNIT}.d/50-applied.conf"
 GATEWAY_FILES: Final = frozenset({SOCKET_DROP_IN, SERVICE_DROP_IN})
+DAEMON_FILES: Final = GATEWAY_FILES | {WEB_DROP_IN}
 CERTIFICATE: Final = "tls.crt"
 CERTIFICATE_KEY: Final = "tls.key"
 ENGINE_KEY: Final = "engine-key."
@@ -24,18 +27,19 @@ ENGINE_KEY: Final = "engine-key."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GatewaySpec:
-    """Settings that the gateway's drop-ins are made from."""
+class DaemonSpec:
+    """Settings that the drop-ins are made from."""
 
     configuration: Configuration = field(default_factory=Configuration)
     certificate: str = ""
     """Path of the PEM file; empty: no TLS."""
     certificate_key: str = ""
+    web: WebAddresses = field(default_factory=WebAddresses)
     source: str = SETTINGS_FILE
     """Path of the settings file, for the header."""
 
 
-def gateway_units(spec: GatewaySpec, catalogue: Catalogue, version: str) -> Mapping[str, str]:
+def daemon_units(spec: DaemonSpec, catalogue: Catalogue, version: str) -> Mapping[str, str]:
     """Return the drop-ins that are needed, by file name.
 
     Args:
@@ -46,6 +50,7 @@ def gateway_units(spec: GatewaySpec, catalogue: Catalogue, version: str) -> Mapp
     bodies = {
         SOCKET_DROP_IN: _socket(spec.configuration),
         SERVICE_DROP_IN: _service(_credentials(spec, catalogue)),
+        WEB_DROP_IN: _web_socket(spec.web),
     }
     return {
         file: sealed(text_of([section]), source=spec.source, version=version, adoptable=False)
@@ -58,18 +63,32 @@ def _socket(configuration: Configuration) -> Section | None:
     usual = Configuration()
     if (configuration.port, configuration.addresses) == (usual.port, usual.addresses):
         return None
-    # The empty assignment removes the unit's own addresses, and with them the path that is restored
-    # here.
-    listened = ["", *(_place(a, configuration.port) for a in configuration.addresses)]
-    entries = (("ListenStream", place) for place in (*listened, GATEWAY_SOCKET))
-    return Section(name="Socket", entries=tuple(entries))
+    # The path of the supervisor's way in is removed with the unit's own addresses, and restored here.
+    places = *_places(configuration.addresses, configuration.port), GATEWAY_SOCKET
+    return Section(name="Socket", entries=_listening(places))
 
 
-def _place(address: str, port: int) -> str:
-    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+def _web_socket(addresses: WebAddresses) -> Section | None:
+    if addresses == WebAddresses():
+        return None
+    entries = _listening(_places(addresses.addresses, addresses.port))
+    # The unit's own filter lets this machine alone in, whatever else a person has it listen on.
+    filters = (("IPAddressAllow", "any"),) if addresses.beyond_loopback() else ()
+    return Section(name="Socket", entries=(*entries, *filters))
 
 
-def _credentials(spec: GatewaySpec, catalogue: Catalogue) -> Mapping[str, str]:
+def _listening(places: Iterable[str]) -> tuple[tuple[str, str], ...]:
+    """Return the entries for `places`, after an empty one that removes the unit's own."""
+    return tuple(("ListenStream", place) for place in ("", *places))
+
+
+def _places(addresses: Iterable[str], port: int) -> tuple[str, ...]:
+    return tuple(
+        f"[{address}]:{port}" if ":" in address else f"{address}:{port}" for address in addresses
+    )
+
+
+def _credentials(spec: DaemonSpec, catalogue: Catalogue) -> Mapping[str, str]:
     """Return the paths of credentials by credential."""
     found = {CERTIFICATE: spec.certificate, CERTIFICATE_KEY: spec.certificate_key}
     for name, applied in sorted(catalogue.items()):
