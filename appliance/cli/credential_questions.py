@@ -1,17 +1,78 @@
-"""Questions about credentials that the supervisor keeps, and tables of what it answers."""
+"""Verbs about credentials that the supervisor keeps (keys, tokens): questions, and tables of what it answers."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
+from appliance.cli.arguments import Arguments
+from appliance.cli.box import places_of
+from appliance.cli.conclusion import exit_status
+from appliance.cli.failures import CliError
+from appliance.cli.terminal import Streams, Terminal
 from appliance.domain.errors import UnreachableError
+from appliance.protocol.control import Exit
 from appliance.protocol.control_requests import CONTROL, KeyRequest, TokenRequest
 from appliance.protocol.conversation.client import Conversation
-from appliance.protocol.conversation.codec import ErrorEvent, ResultEvent
+from appliance.protocol.conversation.codec import ErrorEvent, RequestRefusedError, ResultEvent
+from appliance.protocol.json_values import Json, objects_in, text_in
+
+DeskRequest = KeyRequest | TokenRequest
 
 
-def ask_desk(
-    socket: str, request: KeyRequest | TokenRequest
-) -> tuple[ResultEvent | ErrorEvent, str]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CredentialVerb:
+    """Verb with the actions `add`, `ls` and `rm` for one kind of credentials."""
+
+    noun: str
+    """Name of the verb, and of the text of a new one in the answer; with an s, of all of them."""
+    listing: DeskRequest
+    add: Callable[[Arguments], DeskRequest]
+    remove: Callable[[str], DeskRequest]
+    has_options: Callable[[Arguments], bool]
+    """Tells whether the arguments have one of the options of `add`."""
+    heads: tuple[str, ...]
+    row: Callable[[Json], tuple[str, ...]]
+    """Returns the cells of one, below `heads`."""
+
+    def run(self, arguments: Arguments, streams: Streams) -> int:
+        """Carry out one action; a new credential is printed once, alone on stdout."""
+        closing, line = ask_desk(places_of(arguments).control_socket, self._request(arguments))
+        if arguments.json:
+            streams.out.line(line)
+            return exit_status(closing)
+        if isinstance(closing, ErrorEvent):
+            raise RequestRefusedError(closing)
+        if arguments.action == "add":
+            streams.err.line(closing.message)
+            streams.out.line(text_in(closing.details, self.noun))
+        elif arguments.action == "ls":
+            self._list(objects_in(closing.details, f"{self.noun}s"), streams.out)
+        else:
+            streams.out.line(closing.message)
+        return exit_status(closing)
+
+    def _request(self, arguments: Arguments) -> DeskRequest:
+        action, name = arguments.action, arguments.name
+        what = None
+        if (name is None) != (action == "ls"):
+            what = "takes no NAME" if action == "ls" else "wants a NAME"
+        elif action != "add" and self.has_options(arguments):
+            what = "takes no options"
+        if what is not None:
+            raise CliError(f"{self.noun} {action} {what}: appliance {self.noun} --help", Exit.USAGE)
+        if action == "ls":
+            return self.listing
+        return self.remove(name) if action == "rm" else self.add(arguments)
+
+    def _list(self, rows: Sequence[Json], out: Terminal) -> None:
+        if not rows:
+            out.line(f"no {self.noun} yet: appliance {self.noun} add NAME")
+            return
+        for line in table_lines([self.heads, *map(self.row, rows)]):
+            out.line(line)
+
+
+def ask_desk(socket: str, request: DeskRequest) -> tuple[ResultEvent | ErrorEvent, str]:
     """Return the closing event of a request, and its line as received. Raises `UnreachableError`."""
     with Conversation(CONTROL, socket, request) as conversation:
         for event in conversation.events():
