@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.system.fleet import Fleet
+from tests.system.fleet import PROFILES, Fleet
 from tests.system.rig import Box, Image
 from tests.system.rig.appliance import fetch_wheels, sources
 from tests.system.test_install import change_version
@@ -155,6 +155,10 @@ def test_profiles_applied_without_a_supervisor_are_known_when_it_is_back(fleet: 
     fleet.apply()
     fleet.box.run("systemctl start appliance-supervisor.socket appliance-supervisor.service")
     fleet.box.wait_for(f"curl -sf {HERE}/v1/models | grep -q '\"c\"'", timeout_s=30)
+    # In the tutorial's order: the file goes, then apply; the gateway looks each second.
+    fleet.box.run(f"rm {PROFILES}/c.toml")
+    fleet.apply()
+    fleet.box.wait_for(f"! curl -sf {HERE}/v1/models | grep -q '\"c\"'", timeout_s=5)
 
 
 def test_the_port_can_be_changed(fleet: Fleet) -> None:
