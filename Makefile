@@ -7,7 +7,8 @@ LOCKS := scripts/requirements
 .PHONY: check lint fast coverage test others structure demo bench-switch bench-footprint bench-release \
   bench-headers bench-gateway bench-reload bench-profiles bench-hostile bench-history bench-detector bench-canaries \
   bench-courtesy bench-outbox bench-slowdown bench-life bench-told bench-models bench-hangups bench-dashboards \
-  check-api check-bench check-docs check-metrics check-page check-shells fuzz chaos boots engines-vllm lock clean
+  check-api check-bench check-clients check-docs check-metrics check-page check-shells fuzz chaos boots engines-vllm \
+  lock clean
 
 ## check: format, lint, types, import contracts and the fast tests; under a minute
 check: lint fast
@@ -80,6 +81,11 @@ check-metrics: $(VENV)/.complete
 ## check-shells: completions in Debian's own bash, zsh and fish, which it installs in a box; two minutes (root)
 check-shells: $(VENV)/.complete
 	$(BIN)/python -m tests.bench.shells_check
+
+## check-clients: the clients that people have through switches, holds and failures; installs them (400 MB) in
+## .cache; minutes (root)
+check-clients: $(VENV)/.complete
+	$(BIN)/python -m tests.client_check
 
 ## fuzz: random requests and answers for the gateway: RUNS=n SEED=n
 fuzz: $(VENV)/.complete
