@@ -58,17 +58,6 @@ class Played:
             yield from (f"    {line}" for line in self.lines)
 
 
-def steps_played(page: Page) -> Iterator[tuple[Block, Step]]:
-    """Yield the steps of a page that are run."""
-    for block in page.blocks:
-        for step in block.steps:
-            if (
-                page.mark(MarkKind.PAGE_NOT_PLAYED) is None
-                and step.mark(MarkKind.NOT_PLAYED) is None
-            ):
-                yield block, step
-
-
 class Player:
     """Person who follows pages in a box."""
 
@@ -95,7 +84,7 @@ class Player:
     ) -> Iterator[Played]:
         for mark in block.marks:
             if mark.kind is MarkKind.BEFORE:
-                self._box_run(root, mark.text)
+                self._prepare(root, mark.text)
             if mark.kind is MarkKind.FILE:
                 self._box.write(mark.text, "\n".join([*block.lines, ""]))
         for step in block.steps:
@@ -107,7 +96,8 @@ class Player:
             command = step.command
             for mark in step.marks:
                 if mark.kind is MarkKind.IN_PLACE:
-                    command = command.replace(mark.command, self._box_run(root, mark.text))
+                    said = self._box.run(mark.text).stdout.strip()
+                    command = command.replace(mark.command, said)
             ran = shell.run(
                 command,
                 typed=f"{typed.text}\n" if typed else "",
@@ -120,12 +110,11 @@ class Player:
             yield Played(page=page.path, step=step, ran=ran, is_compared=is_compared)
 
     @staticmethod
-    def _box_run(root: BoxShell, command: str) -> str:
+    def _prepare(root: BoxShell, command: str) -> None:
         ran = root.run(command)
-        printed = "\n".join(ran.lines)
         if ran.status:
+            printed = "\n".join(ran.lines)
             raise RigError(f"{command} ended with {ran.status}:\n{printed}")
-        return printed
 
     @staticmethod
     def _skipped(page: Page, step: Step) -> Played:
