@@ -46,12 +46,9 @@ def bring_checkout(box: Box) -> None:
     ]
     target = box.root / CHECKOUT.lstrip("/")
     target.mkdir(parents=True)
-    packed = ["tar", "-c", "-C", str(ROOT), "--null", "-T", "-"]
-    with subprocess.Popen(packed, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as tar:
-        assert tar.stdin is not None
-        tar.stdin.write(b"\0".join(names))
-        tar.stdin.close()
-        subprocess.run(["tar", "-x", "-C", str(target)], stdin=tar.stdout, check=True)
+    command = ["tar", "-c", "-C", str(ROOT), "--null", "-T", "-"]
+    packed = subprocess.run(command, input=b"\0".join(names), capture_output=True, check=True)
+    subprocess.run(["tar", "-x", "-C", str(target)], input=packed.stdout, check=True)
 
 
 def bare(box: Box) -> None:
