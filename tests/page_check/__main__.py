@@ -9,9 +9,8 @@ import json
 import subprocess
 import sys
 import venv
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from tests import pretend
 from tests.bench.machine import prepared, report, say
@@ -27,6 +26,7 @@ CHROMIUM: Final = Path("/usr/bin/chromium")
 _CACHE: Final = ROOT / ".cache/check-page"
 _BROWSING: Final = Path(__file__).with_name("browsing.py")
 _PICTURES: Final = ROOT / "docs/pictures"
+_ALERT: Final = "foreign-holder"
 _ALERT_WITHIN_S: Final = 180.0
 """Time for an alert that fires after a minute, and for its delivery."""
 
@@ -93,13 +93,8 @@ def furnish(fleet: Fleet, phone: Phone) -> str:
 
 def first_alert(phone: Phone) -> str:
     """Wait for the alert about memory of the GPU that a stranger holds; return the message as JSON, in one line."""
-
-    def found() -> list[Mapping[str, Any]]:
-        delivered = phone.state().get("delivered", [])
-        return [one for one in delivered if one["event"] == "message" and "GPU" in one["message"]]
-
-    phone.until(lambda: bool(found()), _ALERT_WITHIN_S)
-    return json.dumps(found()[0])
+    phone.until(lambda: bool(phone.entries(_ALERT)), _ALERT_WITHIN_S)
+    return json.dumps(phone.entries(_ALERT)[0]["shown"])
 
 
 def serve_wishes(fleet: Fleet, phone: Phone, browsing: subprocess.Popen[str]) -> dict[str, float]:

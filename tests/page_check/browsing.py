@@ -338,8 +338,9 @@ def check_alert(browsing: Browsing, pictures: Path) -> None:
         page.screenshot(path=pictures / "page-phone-alert.png")
         button = card.get_by_role("button", name="Ack")
         button.focus()
-        page.keyboard.press("Enter")
-        wait_until(page, "document.querySelector('.alerts')?.textContent.includes('acked')")
+        with page.expect_navigation():
+            page.keyboard.press("Enter")
+        page.locator(".alerts", has_text="acked").wait_for(timeout=20_000)
         page.set_content(
             NOTIFICATION.format(
                 priority=message.get("priority", 3),

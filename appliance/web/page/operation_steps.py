@@ -78,7 +78,9 @@ def _steps(operation: Json) -> Iterable[OperationStep]:
 
 def _text(operation: Json) -> str:
     phase_s, deadline_s = number_in(operation, "phase_s"), number_in(operation, "deadline_s")
-    parts = [text_in(operation, "text"), progress_text(operation)]
+    told = text_in(operation, "text")
+    label = PHASE_LABELS.get(text_in(operation, "phase"))
+    parts = ["" if told == label else told, progress_text(operation)]
     if phase_s is not None:
         bound = "" if deadline_s is None else f" of at most {duration(deadline_s)}"
         parts.append(f"{duration(phase_s)}{bound}")

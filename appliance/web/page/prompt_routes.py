@@ -55,16 +55,16 @@ def prompt_router(
         try:
             await actions.operator_of(session.token)
             profile, prompt = _asked(fields)
-            pieces = trials.answer(profile, prompt)
-            first = await anext(pieces, "")
         except ApplianceError as error:
             fault = _fault(error)
             if wants_text:
                 return PlainTextResponse(fault, HTTPStatus.CONFLICT)
             return HTMLResponse(renderer.answer("", fault), HTTPStatus.CONFLICT)
+        pieces = trials.answer(profile, prompt)
         if wants_text:
-            return StreamingResponse(_told(first, pieces), media_type=f"{_TEXT}; charset=utf-8")
-        return HTMLResponse(renderer.answer(*await _whole(first, pieces)))
+            # Begun before the first piece: a browser that leaves meanwhile ends the request.
+            return StreamingResponse(_told(pieces), media_type=f"{_TEXT}; charset=utf-8")
+        return HTMLResponse(renderer.answer(*await _whole(pieces)))
 
     return router
 
@@ -80,10 +80,9 @@ def _asked(fields: Fields) -> tuple[str, str]:
     return profile, prompt
 
 
-async def _told(first: str, pieces: AsyncGenerator[str, None]) -> AsyncIterator[str]:
+async def _told(pieces: AsyncGenerator[str, None]) -> AsyncIterator[str]:
     """Yield an answer as it comes, and in the end why it is not whole."""
     async with aclosing(pieces):
-        yield first
         try:
             async for piece in pieces:
                 yield piece
@@ -91,13 +90,13 @@ async def _told(first: str, pieces: AsyncGenerator[str, None]) -> AsyncIterator[
             yield f"\n[{_fault(error)}]"
 
 
-async def _whole(first: str, pieces: AsyncGenerator[str, None]) -> tuple[str, str]:
+async def _whole(pieces: AsyncGenerator[str, None]) -> tuple[str, str]:
     """Return an answer with the reason why it is not whole, which is empty where it is."""
-    found = [first]
+    found = list[str]()
     async with aclosing(pieces):
         try:
             async for piece in pieces:
-                found.append(piece)  # noqa: PERF401 - what came before an error counts
+                found.append(piece)
         except ApplianceError as error:
             return "".join(found), _fault(error)
     return "".join(found), ""
