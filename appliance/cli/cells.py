@@ -129,8 +129,11 @@ def _fold(characters: list[_Character], begin: int, word: int, room: int) -> int
                 # The first word is wider than the line.
                 return at
             between_words = at
-            gap = "".join(c for _, c, _ in characters[at - 1 : at + 2])
-            if used > room // 2 and (gap[0] == "·" or gap.endswith("  ")):
+            spaces = at
+            while spaces < len(characters) and characters[spaces][1] == " ":
+                spaces += 1
+            is_end = characters[at - 1][1] == "·" or spaces - at > 1
+            if is_end and used + spaces - at > room // 2:
                 between_parts = at
         used += cells
         if used > room and between_words is not None:

@@ -8,6 +8,7 @@ from appliance.cli.arguments import Arguments
 from appliance.cli.box import places_of
 from appliance.cli.conclusion import exit_status
 from appliance.cli.failures import CliError
+from appliance.cli.table import Column, fitted
 from appliance.cli.terminal import Streams, Terminal
 from appliance.domain.errors import UnreachableError
 from appliance.protocol.control import Exit
@@ -38,13 +39,13 @@ class CredentialVerb:
         """Carry out one action; a new credential is printed once, alone on stdout."""
         closing, line = ask_desk(places_of(arguments).control_socket, self._request(arguments))
         if arguments.json:
-            streams.out.line(line)
+            streams.out.verbatim(line)
             return exit_status(closing)
         if isinstance(closing, ErrorEvent):
             raise RequestRefusedError(closing)
         if arguments.action == "add":
             streams.err.line(closing.message)
-            streams.out.line(text_in(closing.details, self.noun))
+            streams.out.verbatim(text_in(closing.details, self.noun))
         elif arguments.action == "ls":
             self._list(objects_in(closing.details, f"{self.noun}s"), streams.out)
         else:
@@ -68,7 +69,7 @@ class CredentialVerb:
         if not rows:
             out.line(f"no {self.noun} yet: appliance {self.noun} add NAME")
             return
-        for line in table_lines([self.heads, *map(self.row, rows)]):
+        for line in table_lines([self.heads, *map(self.row, rows)], out):
             out.line(line)
 
 
@@ -81,11 +82,15 @@ def ask_desk(socket: str, request: DeskRequest) -> tuple[ResultEvent | ErrorEven
     raise UnreachableError(CONTROL.not_running)
 
 
-def table_lines(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
-    """Yield the lines of a table, its heads first, each column as wide as its longest cell."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+def table_lines(rows: Sequence[Sequence[str]], terminal: Terminal) -> Iterator[str]:
+    """Yield the lines of a table whose first row has the heads and whose last column says the most."""
+    heads, *others = rows
+    last = len(heads) - 1
+    columns = [
+        Column(head, least=10 if at in {0, last} else None, spare=last - at if at > 1 else 0)
+        for at, head in enumerate(heads)
+    ]
+    return fitted(columns, others, terminal).lines()
 
 
 def day(unix_s: float | None, *, never: str = "never") -> str:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from appliance.cli.alert_lines import other_alert_lines, profile_alert_lines
 from appliance.cli.speed_lines import speed_lines
+from appliance.cli.table import Column, fitted
 from appliance.cli.terminal import Style, Terminal
 from appliance.domain.amounts import size_of_total
 from appliance.planning.status.speed_row import speed_row
+from appliance.planning.wording import running_sentences
 from appliance.presentation.alert_texts import delivery_line
 from appliance.presentation.box_texts import (
     SHORT,
@@ -74,7 +76,11 @@ def show_status(document: StatusDocument, terminal: Terminal, *, now: float) -> 
             terminal.line(f"{_INDENT}{line}")
     closing = [
         *vram.pop("", ()),
-        *run_lines(document, now),
+        *(
+            ()
+            if text_in(document["operation"] or {}, "kind") == "run"
+            else run_lines(document, now)
+        ),
         *operation_lines(document),
         *unread_lines(document),
         *gateway_lines(document),
@@ -111,9 +117,27 @@ def show_one(
 
 def show_list(rows: Sequence[ProfileRow], terminal: Terminal) -> None:
     """Print one line for each profile: `appliance list`."""
-    widths = _widths(rows)
-    for row in rows:
-        terminal.line(f"{_columns(row, terminal, widths)}  {row['description']}".rstrip())
+    cells = [
+        [
+            f"{_glyph(row, terminal)} {terminal.paint(row['name'], Style.BOLD)}",
+            terminal.paint(row["state"], STATE_STYLES[row["state"]]),
+            committed_text(row),
+            _where(row),
+            _mark(row),
+            row["description"],
+        ]
+        for row in rows
+    ]
+    columns = (
+        Column(least=10),
+        Column(),
+        Column(),
+        Column(spare=1),
+        Column(spare=2),
+        Column(least=12, spare=3),
+    )
+    for line in fitted(columns, cells, terminal).lines():
+        terminal.line(line)
 
 
 def _widths(rows: Iterable[ProfileRow]) -> Sequence[int]:
@@ -125,14 +149,17 @@ def _widths(rows: Iterable[ProfileRow]) -> Sequence[int]:
 
 def _columns(row: ProfileRow, terminal: Terminal, widths: Sequence[int]) -> str:
     """Return what serves and what a boot serves; only then whether anybody is told of faults."""
-    state = row["state"]
-    retired = row["mark"] == "retired" and state == "stopped"
-    glyph = terminal.paint("⊘" if retired else STATE_GLYPHS[state], STATE_STYLES[state])
     texts = (committed_text(row), _where(row), _mark(row))
     rest = [f"{text:{width}}" for text, width in zip(texts, widths[1:], strict=True) if width]
     name = terminal.paint(f"{row['name']:{widths[0]}}", Style.BOLD)
-    shown = terminal.paint(f"{state:10}", STATE_STYLES[state])
-    return "  ".join([f"{glyph} {name}", shown, *rest])
+    shown = terminal.paint(f"{row['state']:10}", STATE_STYLES[row["state"]])
+    return "  ".join([f"{_glyph(row, terminal)} {name}", shown, *rest])
+
+
+def _glyph(row: ProfileRow, terminal: Terminal) -> str:
+    state = row["state"]
+    retired = row["mark"] == "retired" and state == "stopped"
+    return terminal.paint("⊘" if retired else STATE_GLYPHS[state], STATE_STYLES[state])
 
 
 def _where(row: ProfileRow) -> str:
@@ -182,7 +209,10 @@ def _no_speed(rows: Iterable[ProfileRow], speed: SpeedSection | None) -> Iterabl
 
 def _why(document: StatusDocument, terminal: Terminal) -> Iterable[str]:
     verdict = document["verdict"]
+    told = running_sentences(document["operation"])  # by its own line, as no fault
     for sentence in verdict["why"]:
+        if sentence in told:
+            continue
         yield terminal.paint(sentence, _VERDICT_STYLES[verdict["state"]])
 
 

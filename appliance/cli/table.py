@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from appliance.cli.cells import cut, width
 from appliance.cli.terminal import Style
 from appliance.protocol.record import Record
 
@@ -63,15 +62,18 @@ def fitted(
         terminal: Where the table is shown.
         indent: Spaces before each line.
     """
+    if not terminal.interactive:
+        return _whole(columns, rows, indent)
+    from appliance.cli.cells import width  # noqa: PLC0415 - 5 ms that a pipe need not spend
+
     shown = [[terminal.shown(cell) for cell in row] for row in rows]
     heads = [column.head for column in columns]
     kept = list(range(len(columns)))
-    room = terminal.width() - indent if terminal.interactive else None
+    room = terminal.width() - indent
     while True:
         widths = [max(width(row[at]) for row in (heads, *shown)) for at in kept]
-        over = 0 if room is None else _total(widths) - room
-        widths = _narrowed(widths, [columns[at] for at in kept], over)
-        if room is None or _total(widths) <= room:
+        widths = _narrowed(widths, [columns[at] for at in kept], _total(widths) - room)
+        if _total(widths) <= room:
             break
         spare = max(kept, key=lambda at: columns[at].spare)
         if not columns[spare].spare:
@@ -84,6 +86,21 @@ def fitted(
         terminal.paint(margin + head, Style.DIM) if head else "",
         [[margin + _line(row, kept, columns, widths, mark)] for row in shown],
     )
+
+
+def _whole(columns: Sequence[Column], rows: Sequence[Sequence[str]], indent: int) -> FittedTable:
+    """Return the table for a pipe, where nothing is painted and no line too long."""
+    heads = [column.head for column in columns]
+    widths = [max(map(len, cells)) for cells in zip(heads, *rows, strict=True)]
+
+    def line(row: Sequence[str]) -> str:
+        cells = [
+            cell.rjust(wide) if column.is_right else cell.ljust(wide)
+            for column, cell, wide in zip(columns, row, widths, strict=True)
+        ]
+        return (" " * indent + (" " * _GAP).join(cells)).rstrip()
+
+    return FittedTable(line(heads) if any(heads) else "", [[line(row)] for row in rows])
 
 
 def _total(widths: Sequence[int]) -> int:
@@ -114,6 +131,8 @@ def _line(
     widths: Sequence[int],
     mark: str,
 ) -> str:
+    from appliance.cli.cells import cut, width  # noqa: PLC0415 - see above
+
     cells = []
     for at, wide in zip(kept, widths, strict=True):
         cell = cut(row[at], wide, mark)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from typing import Final
 
 _SHORT: Final = 64
@@ -69,3 +69,16 @@ def no_such_profile(name: str, known: Iterable[str], *, watches: Iterable[str] =
     if meant is None:
         return f'no {what} "{name}": appliance list --all'
     return f'no {what} "{name}". Did you mean "{meant}"?'
+
+
+def running_sentences(operation: Mapping[str, object] | None) -> list[str]:
+    """Return the sentence about the running operation; empty: none runs."""
+    if operation is None:
+        return []
+    target = operation.get("target")
+    names = joined([str(n) for n in target]) if isinstance(target, (list, tuple)) else ""
+    kind = operation.get("kind", "an operation")
+    what = f"{kind} to {names}" if kind == "switch" else f"{kind} {names}".rstrip()
+    requester = operation.get("requested_by")
+    by = f" by {requester_name(requester)}" if isinstance(requester, str) and requester else ""
+    return [f"{what}{by} is running ({operation.get('phase') or 'starting'}): appliance wait"]

@@ -191,6 +191,7 @@ async def supervised(
         tokens=token_desk(keys),
         requests=ClientRequests(fakes.gateway),
         now_unix_s=fakes.clock.unix_s,
+        operations=status.operations,
     )
     box = Supervised(
         fakes=fakes,

@@ -472,6 +472,17 @@ def _measures(session: CliSession) -> None:
 
 
 _script(
+    "operations",
+    "operations",
+    "switch genesis",
+    _cold("aeon"),
+    "switch aeon",
+    "~operations",
+    "operations genesis",
+    "operations -n 1",
+    "operations nobody",
+)
+_script(
     "measurements",
     "history aeon",
     "baseline show aeon",
@@ -649,6 +660,7 @@ SCREENS["switch"] = Script(
         _refused("aeon"),
         "switch aeon --no-rollback",
         "start",
+        "operations",
     ),
     ("aeon",),
 )

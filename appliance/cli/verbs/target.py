@@ -149,7 +149,7 @@ def _list(targets: Targets, arguments: Arguments, out: Terminal) -> None:
         out.line("nobody is told of alerts: sudo appliance target add NAME")
     else:
         told = [(*row[:3], _TOLD[Severity(row[3])]) for row in rows]
-        for line in table_lines([_HEADS, *told]):
+        for line in table_lines([_HEADS, *told], out):
             out.line(line)
     out.line(f"outside watch: {'pinged once a minute' if targets.heartbeat_url else 'none'}")
 

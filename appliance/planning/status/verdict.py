@@ -30,7 +30,7 @@ from appliance.planning.status.document import (
 )
 from appliance.planning.status.profile_verdict import ended_badly
 from appliance.planning.switch.goals import in_the_way
-from appliance.planning.wording import joined, requester_name
+from appliance.planning.wording import joined, requester_name, running_sentences
 from appliance.protocol.control import Exit
 
 NOT_RUNNING: Final = "supervisor not running: sudo systemctl start appliance-supervisor"
@@ -65,7 +65,7 @@ def verdict_of(
         *([NOT_RUNNING] if supervisor["state"] == "down" else ()),
         *([NO_GATEWAY] if no_gateway else ()),
         *_hold_why(hold, now),
-        *_operation_why(operation),
+        *running_sentences(operation),
         *([] if operation else _run_why(run)),
         *([] if excused else _missing_why(rows, missing, catalogue)),
         *_empty_why(rows, committed, serving),
@@ -99,18 +99,6 @@ def _run_why(run: RunRow | None) -> list[str]:
     if run is None:
         return []
     return [f"{run['text']} runs in place of models: sudo systemctl stop {RUN_UNIT} ends it"]
-
-
-def _operation_why(operation: Mapping[str, object] | None) -> list[str]:
-    if operation is None:
-        return []
-    target = operation.get("target")
-    names = joined([str(n) for n in target]) if isinstance(target, (list, tuple)) else ""
-    kind = operation.get("kind", "an operation")
-    what = f"{kind} to {names}" if kind == "switch" else f"{kind} {names}".rstrip()
-    requester = operation.get("requested_by")
-    by = f" by {requester_name(requester)}" if isinstance(requester, str) and requester else ""
-    return [f"{what}{by} is running ({operation.get('phase') or 'starting'}): appliance wait"]
 
 
 def _missing_why(
