@@ -12,6 +12,7 @@ from typing import Final, Self
 from appliance.cli.failures import CliError
 from appliance.domain.paths import RUN_DIR
 from appliance.protocol.json_values import Json
+from appliance.protocol.run_request import EX_NOT_EXECUTABLE, EX_NOT_FOUND
 
 SOCKET: Final = f"{RUN_DIR}/socket"
 _STDIO: Final = (0, 1, 2)
@@ -91,6 +92,32 @@ class Launched:
         while b"\n" in self._buffer:
             line, _, self._buffer = self._buffer.partition(b"\n")
             yield json.loads(line)
+
+
+def check_program(program: str) -> None:
+    """Check that execvp(3) will find a program, with the rights and the PATH of this process.
+
+    The launcher gives the command both, so what is missing is told before any model stops. What only the
+    kernel can tell, such as another machine's format, is left to the launcher.
+
+    Raises:
+        CliError: No such program (127), or none that this user may execute (126).
+    """
+    if "/" in program:
+        paths, where = [program], ""
+    else:
+        paths = [f"{folder or '.'}/{program}" for folder in os.get_exec_path()]
+        where = " in PATH"
+    if any(_is_executable(path) for path in paths):
+        return
+    unchanged = "nothing was stopped"
+    if any(map(os.path.exists, paths)):
+        raise CliError(f"{program}: not executable for this user; {unchanged}", EX_NOT_EXECUTABLE)
+    raise CliError(f"{program}: no such program{where}; {unchanged}", EX_NOT_FOUND)
+
+
+def _is_executable(path: str) -> bool:
+    return os.path.isfile(path) and os.access(path, os.X_OK)  # noqa: PTH113 - pathlib takes 3 ms
 
 
 @contextlib.contextmanager

@@ -8,6 +8,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+EX_NOT_EXECUTABLE = 126
+EX_NOT_FOUND = 127
+"""Exit statuses of shells and env(1) for a command that cannot be executed, or does not exist."""
+
 _MAX_GPU = 255
 _MAX_UMASK = 0o777
 _MAX_SHOWN = 32

@@ -77,7 +77,9 @@ def test_streams_and_status_pass_through(fleet: Fleet) -> None:
     assert "oops\n" in done.stderr
     assert "the command ended with status 7 after " in done.stderr
     assert run(fleet, "sh", "-c", "kill -KILL $$").returncode == 137
+    pid, before = fleet.main_pid("a"), last(fleet)
     assert run(fleet, "nosuch").returncode == 127
+    assert (fleet.main_pid("a"), last(fleet)) == (pid, before)
 
 
 def test_status_shows_it(fleet: Fleet) -> None:

@@ -11,7 +11,7 @@ from appliance.cli.conclusion import exit_status
 from appliance.cli.failures import CliError, status_of
 from appliance.cli.operation_follower import OperationFollower
 from appliance.cli.progress_lines import FRAME_S, progress_for
-from appliance.cli.run_caller import SOCKET, HungUp, Launched, passing_on
+from appliance.cli.run_caller import SOCKET, HungUp, Launched, check_program, passing_on
 from appliance.cli.terminal import Streams, Terminal
 from appliance.domain.errors import UnreachableError
 from appliance.protocol.control import Exit
@@ -32,6 +32,7 @@ def run(arguments: Arguments, streams: Streams) -> int:
     command = words[1:] if words[:1] == ["--"] else words
     if not command:
         raise CliError("no command: appliance run -- COMMAND", Exit.USAGE)
+    check_program(command[0])
     path = places_of(arguments).control_socket
     gpus = arguments.gpus
     request = RunRequest(

@@ -11,6 +11,8 @@ import select
 import signal
 import time
 
+from appliance.protocol.run_request import EX_NOT_EXECUTABLE, EX_NOT_FOUND
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,10 +24,6 @@ if TYPE_CHECKING:
 _STOPPED = "it was stopped"
 _LAST_STDIO = 2
 _MOST_DESCRIPTORS = 1 << 16
-EX_NOT_EXECUTABLE = 126
-EX_NOT_FOUND = 127
-"""Exit statuses of shells and env(1) for a command that cannot be executed, or does not exist."""
-
 _KILLED_S = 1.0
 """Pause between two SIGKILLs; systemd in the end gives up on a process that the kernel cannot
 end."""

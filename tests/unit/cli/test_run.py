@@ -155,6 +155,32 @@ def test_usage(box: CliBox, argv: Sequence[str], problem: str) -> None:
     assert problem in ended.err
 
 
+@pytest.mark.parametrize(
+    ("word", "status", "told"),
+    [
+        ("nosuch", 127, "nosuch: no such program in PATH; nothing was stopped"),
+        ("./nosuch", 127, "./nosuch: no such program; nothing was stopped"),
+        ("plain", 126, "plain: not executable for this user; nothing was stopped"),
+        ("folder", 126, "folder: not executable for this user; nothing was stopped"),
+    ],
+)
+def test_a_program_that_is_not_there_stops_nothing(
+    box: CliBox, word: str, status: int, told: str
+) -> None:
+    """The program is looked for first, in the caller's PATH: the supervisor is not asked."""
+    programs = box.root / "programs"
+    (programs / "folder").mkdir(parents=True)
+    (programs / "plain").write_text("#!/bin/sh\n")
+    with FakeSupervisor(box.socket, {"run": [DONE]}) as supervisor:
+        ended = box.run("run", "--gpus", "none", "--", word, PATH=str(programs))
+        assert (ended.status, ended.out, ended.err) == (status, "", f"{told}\n")
+        assert supervisor.requests == []
+        (programs / "plain").chmod(0o755)
+        box.run("run", "--gpus", "none", "--", "plain", PATH=f"/nowhere:{programs}")
+        asked = {"command": "plain", "gpus": [], "dry_run": False, "drain_s": None}
+        assert [request["args"] for request in supervisor.requests] == [asked]
+
+
 def test_without_a_supervisor(box: CliBox) -> None:
     """No supervisor means that no process can make room, or restore the models."""
     ended = box.run("run", "--", "true")
