@@ -33,6 +33,7 @@ NEVER = frozenset(
         "switch to what is not on request",
         "hold through the request socket",
         "probe as the health agent",
+        "ask as the page",
         "watch the supervisor",
         "clear units",
     }
