@@ -26,6 +26,7 @@ from appliance.domain.journal_events import JournalEvent, JournalField, event_fi
 from appliance.domain.observed import Observed
 from appliance.domain.operations import (
     Accepted,
+    Cause,
     Ended,
     Event,
     Finished,
@@ -203,6 +204,8 @@ class Supervisor:
         self._running: Transaction | None = None
         self._tasks: asyncio.TaskGroup | None = None
         self._serving: tuple[str, ...] = ()
+        self._failed_starts: frozenset[str] = frozenset()
+        """Profiles that are down since an operation failed to start them."""
         self._seen = Observed(units={})
         self._hub = OperationHub()
         self._accepting = asyncio.Lock()
@@ -528,6 +531,10 @@ class Supervisor:
 
     async def _live(self, transaction: Transaction, latest: TimedObservation | None) -> None:
         finished = await transaction.run(latest)
+        if finished.outcome in {Outcome.ROLLED_BACK, Outcome.FAILED} and (
+            finished.cause is Cause.FAILURE
+        ):
+            self._failed_starts |= {*finished.operation.goal.start}
         self.tally.add(finished)
         # Not after an error: the process then ends, and no operation may begin beside this one.
         self._running = None
@@ -608,8 +615,13 @@ class Supervisor:
         state = (
             self._gateway_state(observed) if running is None else running.gateway_state(observed)
         )
+        # A roll-back stops the unit, which then looks like any that was stopped.
+        self._failed_starts = frozenset(
+            name for name in self._failed_starts if observed.unit(name).idle
+        )
+        failed = state.failed | self._failed_starts & self._catalogue.keys()
         # Not in an operation's own state: a mark only decides what a refusal says.
-        self._gateway.route(replace(state, retired=self._retired()))
+        self._gateway.route(replace(state, failed=failed, retired=self._retired()))
         serving = observed.serving()
         operating = operation is not None
         for news in changes(self._serving, serving, committed, operating=operating):

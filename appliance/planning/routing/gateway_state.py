@@ -58,14 +58,8 @@ def state_of(
 
 
 def _has_failed(unit: ObservedUnit) -> bool:
-    """Tell whether a unit is down by a failure of its engine, or by a refusal of its gate.
-
-    A roll-back stops the unit in its pause before a restart: it is inactive then, with the engine's end as
-    its result.
-    """
-    stopped_in_its_pause = unit.idle and unit.active is ActiveState.INACTIVE and unit.engine_ended
-    is_failed = profile_state(unit, refused=False) in {"failed", "refused"} or stopped_in_its_pause
-    return is_failed and not unit.has_job
+    """Tell whether a unit is down by a failure of its engine, or by a refusal of its gate."""
+    return profile_state(unit, refused=False) in {"failed", "refused"} and not unit.has_job
 
 
 def standing_of(unit: ObservedUnit) -> Standing:

@@ -89,6 +89,21 @@ async def test_same_target_joins_and_another_is_busy() -> None:
         await until_served(fakes, "genesis")
 
 
+async def test_clients_are_told_that_a_start_has_failed() -> None:
+    """A roll-back stops what failed; it has failed for clients all the same, until it is started again."""
+    fakes = FakePorts(BOX, "aeon")
+    fakes.serve("aeon")
+    fakes.backend.cold.add("genesis")
+    async with supervising(fakes) as supervisor:
+        await supervisor.submit(OperationRequest(kind=Kind.SWITCH, names=("genesis",)))
+        await until(lambda: fakes.gateway.states[-1].failed == {"genesis"})
+        assert fakes.systemd.observed(BOX).serving() == ("aeon",)
+        fakes.backend.cold.clear()
+        await supervisor.submit(OperationRequest(kind=Kind.SWITCH, names=("genesis",)))
+        await until_served(fakes, "genesis")
+        await until(lambda: not fakes.gateway.states[-1].failed)
+
+
 async def test_unknown_profile_is_an_error() -> None:
     """A name that is not applied is refused before anything is stored."""
     fakes = FakePorts(BOX)

@@ -127,9 +127,6 @@ def test_nobody_switches_by_asking_while_people_hold_the_box(
     [
         (replace(DOWN, active=ActiveState.FAILED, result="exit-code"), True),
         (replace(DOWN, result="exec-condition"), True),
-        # Stopped by a roll-back in the pause before its restart, and stopped while it served.
-        (replace(DOWN, result="exit-code", exit_status=1), True),
-        (replace(DOWN, exit_status=143), False),
         (replace(DOWN, active=ActiveState.FAILED, has_job=True), False),
         (replace(LOADS, sub="auto-restart", result="exit-code", main_pid=0), False),
         (LOADS, False),
