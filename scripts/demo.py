@@ -12,10 +12,21 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tests.system.rig import Box, RigError, Stream, stay_behind, sweep, work_dir
+from tests.system.rig import (
+    Box,
+    BoxInUseError,
+    RigError,
+    Stream,
+    stay_behind,
+    sweep,
+    work_dir,
+)
 from tests.system.rig.appliance import CHECKOUT, fetch_wheels, install, sources
 from tests.system.rig.box import ENVIRONMENT
 
+NAME: Final = "demo"
+"""Host name of the machine, and its folder in the working directory."""
+EX_TEMPFAIL: Final = 75
 EXAMPLES: Final = "/usr/local/share/appliance/profiles"
 QUESTIONS: Final = ("What is the largest ocean on Earth?", "Which planet is called the red planet?")
 BACK_WITHIN_S: Final = 60.0
@@ -279,10 +290,12 @@ def tell(leave: Leave | None) -> int:
     sweep()
     names = embedded_profiles()[: len(QUESTIONS)]
     try:
+        if (work_dir() / NAME).exists():  # before anything is fetched
+            raise BoxInUseError(work_dir() / NAME)
         with chapter("fetch the wheels, once"):
             wheels = fetch_wheels()
         say("\n▶ boot a disposable machine")
-        with Box(name="demo", read_only=sources(wheels)) as box:
+        with Box(name=NAME, read_only=sources(wheels)) as box:
             say(f"  {box.boot_s:.1f} s")
             try:
                 report = story(box, names)
@@ -294,7 +307,7 @@ def tell(leave: Leave | None) -> int:
                 return 0
     except RigError as error:
         sys.stderr.write(f"\ndemo.sh: {error}\n")
-        return 1
+        return EX_TEMPFAIL if isinstance(error, BoxInUseError) else 1
     finally:
         with contextlib.suppress(OSError):
             work_dir().rmdir()

@@ -6,6 +6,8 @@
 #   scripts/demo.sh          clean up at the end
 #   scripts/demo.sh --keep   leave the disposable machine running and say how to enter it
 #
+# While one runs or is kept a second one is refused (75), unless APPLIANCE_RIG_DIR names another folder for it.
+#
 # Touches apt packages and the wheels in /var/cache/appliance-wheels; its work in /var/tmp goes.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

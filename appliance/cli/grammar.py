@@ -193,6 +193,10 @@ def _mark(parser: VerbParser) -> None:
     parser.add_argument("mark", metavar="MARK", choices=MARKS, help="live, standby or retired")
 
 
+def _uncommit(parser: VerbParser) -> None:
+    _name(parser, help_text="a committed profile, also one whose file is gone")
+
+
 def _key(parser: VerbParser) -> None:
     parser.add_argument(
         "action", metavar="ACTION", choices=["add", "ls", "rm"], help="add, ls or rm"
@@ -520,6 +524,9 @@ VERBS: Final = (
         "cancel", "operate:run_cancel", "cancel and roll back the running operation", _nothing
     ),
     VerbGrammar("mark", "operate:run_mark", "set who is told about a profile or a watch", _mark),
+    VerbGrammar(
+        "uncommit", "operate:run_uncommit", "have a boot not start a profile any more", _uncommit
+    ),
     VerbGrammar("key", "key:run", "make, list or remove keys for other machines", _key),
     VerbGrammar("token", "token:run", "make, list or remove tokens to act as an operator", _token),
     VerbGrammar("apply", "apply:run", "install units for the profiles (root)", _apply),

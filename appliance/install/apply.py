@@ -9,12 +9,12 @@ import os
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Protocol
 
 from appliance import __version__
 from appliance.adapters.applied.profile_directory import write_faults
 from appliance.adapters.applied.started_units import STARTED_FILE, read_started
+from appliance.adapters.commitment import FileCommitment
 from appliance.adapters.systemd.systemctl import Systemctl, running, stale
 from appliance.adapters.systemd.unit_store import UnitStore
 from appliance.adapters.user_accounts import account_of_uid
@@ -134,7 +134,7 @@ def _apply(settings: Settings, options: ApplyOptions, manager: ServiceManager) -
         layout = layout_of(settings, manager.version())
         gateway = compile_gateway(settings)
         web = compile_web(settings, account_of_uid=account_of_uid, now_unix_s=time.time())
-        installed, warnings = _installed(store, manager, settings.runtime_dir)
+        installed, warnings = _installed(store, manager, settings)
         loaded = renderable(load_specs(settings), layout)
         adopted = _settle(options, settings, installed, loaded, layout)
         if adopted.originals:
@@ -181,7 +181,7 @@ def _apply(settings: Settings, options: ApplyOptions, manager: ServiceManager) -
 
 
 def _installed(
-    store: UnitStore, manager: ServiceManager, runtime_dir: Path
+    store: UnitStore, manager: ServiceManager, settings: Settings
 ) -> tuple[Installed, tuple[str, ...]]:
     backends = manager.backends()
     catalogue: Catalogue = {}
@@ -199,7 +199,10 @@ def _installed(
         last_written=store.last_written(),
         catalogue=catalogue,
         running=running(backends),
-        started={n: form.digest for n, form in read_started(runtime_dir / STARTED_FILE).items()},
+        started={
+            n: form.digest for n, form in read_started(settings.runtime_dir / STARTED_FILE).items()
+        },
+        committed=frozenset(FileCommitment(settings.state_dir).committed()),
         stale=stale(backends),
     )
     return found, tuple(warnings)

@@ -114,6 +114,13 @@ EXPLANATIONS: Final[Mapping[JournalEvent, EventExplanation]] = {
         "To change it again: appliance mark @APPLIANCE_PROFILE@ live|standby|retired.",
         "how-to/answer-an-alert.md",
     ),
+    JournalEvent.PROFILE_UNCOMMITTED: EventExplanation(
+        "A boot does not start @APPLIANCE_PROFILE@ any more",
+        "@APPLIANCE_REQUESTER@ took the profile out of what a boot serves. If it serves, it goes on until it is"
+        " stopped.",
+        "To have a boot start it again: appliance switch @APPLIANCE_PROFILE@.",
+        "how-to/switch-and-roll-back.md#what-a-boot-serves",
+    ),
     JournalEvent.START_REFUSED: EventExplanation(
         "The start of @APPLIANCE_PROFILE@ was not admitted",
         "The gate, which runs before every start however it was asked for, found the devices or the"

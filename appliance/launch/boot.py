@@ -70,7 +70,7 @@ def committed_units(directory: str, unit_directory: str) -> list[str]:
         if not is_profile_name(name):
             say(WARNING, f"not a profile's name: {name[:_SHOWN_CHARACTERS]!r}")
         elif not os.path.isfile(f"{unit_directory}/{unit_of(name)}"):
-            say(WARNING, f"{name} is committed but has no unit: sudo appliance apply")
+            say(WARNING, f"{name} is committed but has no unit: appliance uncommit {name}")
         else:
             units.append(unit_of(name))
     return units

@@ -180,6 +180,15 @@ class MarkRequest(Record):
     """One of `live`, `standby` and `retired`."""
 
 
+class UncommitRequest(Record):
+    """Request to take a profile out of what a boot serves, also one that is no longer applied.
+
+    Answer: `result` with `committed`: what a boot serves then.
+    """
+
+    name: str
+
+
 class AddKeyRequest(Record):
     """Request to make an inference key.
 
@@ -266,6 +275,7 @@ PlainRequest = (
     | CutRequest
     | OperationsRequest
     | MarkRequest
+    | UncommitRequest
     | ReloadRequest
 )
 """Requests whose answer is one result."""
@@ -367,6 +377,7 @@ CONTROL: Final[SocketTable[ControlRequest, ControlEvent]] = SocketTable(
         ("attach", "", AttachRequest),
         ("cut", "", CutRequest),
         ("mark", "", MarkRequest),
+        ("uncommit", "", UncommitRequest),
         ("key", "add", AddKeyRequest),
         ("key", "ls", ListKeysRequest),
         ("key", "rm", RemoveKeyRequest),

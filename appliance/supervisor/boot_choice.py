@@ -67,6 +67,10 @@ class BootChoice:
                     await self._commitment.set_hold(until)
             raise
 
+    async def leave_out(self, name: str) -> None:
+        """Take one of the names out of what a boot serves. Raises `StoreError`; the names then stay."""
+        await self._commitment.commit(n for n in self.committed() if n != name)
+
     async def restore_hold(self, observed: Observed) -> None:
         """Start the hold's unit again where an operation that goes back has ended it."""
         if self.holds() and not observed.hold_active:

@@ -56,6 +56,7 @@ from appliance.protocol.control_requests import (
     StatusRequest,
     StopRequest,
     SwitchRequest,
+    UncommitRequest,
     WatchStatusRequest,
 )
 from appliance.protocol.conversation.codec import ResultEvent
@@ -176,6 +177,11 @@ class ControlVerbs:
             case MarkRequest(name, mark):
                 await self._supervisor.mark(name, Mark(mark), by=str(by))
                 return _done(f"{name} is marked {mark}")
+            case UncommitRequest(name):
+                message, left = await self._supervisor.uncommit(name, by=str(by))
+                return ResultEvent(
+                    outcome=Outcome.DONE, message=message, details={"committed": left}
+                )
             case AddKeyRequest() | ListKeysRequest() | RemoveKeyRequest():
                 return self._desk.answer(request, by)
             case AddTokenRequest() | ListTokensRequest() | RemoveTokenRequest():

@@ -43,7 +43,7 @@ from appliance.planning.status.journal_fields import end_fields, operation_field
 from appliance.planning.status.summary import changes, crashes, described, summary
 from appliance.planning.switch.closing_event import closing_event
 from appliance.planning.switch.goals import goal_of
-from appliance.planning.wording import no_such_profile, requester_name
+from appliance.planning.wording import joined, no_such_profile, requester_name
 from appliance.ports import (
     Backend,
     Change,
@@ -367,7 +367,8 @@ class Supervisor:
             observed = await self._units.observe(self._catalogue)
             if not observed.unit(name).idle or name in self._boot_choice.committed():
                 raise BusyError(
-                    f"{name} serves or would after a boot: switch to another profile first"
+                    f"{name} serves or would after a boot: switch to another profile first,"
+                    f" or stop it and appliance uncommit {name}"
                 )
         await self._store.set_mark(name, mark, by=by)
         self._marks = await self._store.marks()
@@ -376,6 +377,41 @@ class Supervisor:
             JournalEvent.PROFILE_MARKED, profiles=(name,), others=((JournalField.REQUESTER, by),)
         )
         _log.info("%s is marked %s by %s", name, mark, by, extra=marked)
+
+    async def uncommit(self, name: str, *, by: str) -> tuple[str, Sequence[str]]:
+        """Take a profile out of what a boot serves; what runs goes on.
+
+        Returns:
+            A sentence about it, and what a boot serves then.
+
+        Raises:
+            BusyError: An operation runs, which may commit.
+            StoreError: The names could not be written, and stay.
+            UnknownProfileError: It is neither applied nor committed.
+        """
+        await self.resumed()
+        async with self._accepting:
+            self._refresh()
+            committed = self._boot_choice.committed()
+            if name not in committed:
+                if name not in self._catalogue:
+                    text = no_such_profile(name, {*self._catalogue, *committed})
+                    raise UnknownProfileError(text)
+                return f"{name} is not committed: a boot serves {joined(committed)}", committed
+            if self._running is not None:
+                raise self._busy(self._running.operation)
+            await self._boot_choice.leave_out(name)
+            left = self._boot_choice.committed()
+            uncommitted = event_fields(
+                JournalEvent.PROFILE_UNCOMMITTED,
+                profiles=(name,),
+                others=((JournalField.REQUESTER, by),),
+            )
+            _log.info("%s is not committed any more, by %s", name, by, extra=uncommitted)
+            observed = await self._units.observe(self._catalogue)
+            until = f"; {name} serves until it is stopped" * observed.unit(name).serving
+            text = f"{name} is not committed any more: a boot serves {joined(left)}{until}"
+            return text, left
 
     async def live(self, names: Sequence[str]) -> Sequence[str]:
         """Return those of some applied profiles that are marked live."""
@@ -480,14 +516,17 @@ class Supervisor:
         operation = running.operation
         same = (operation.kind, operation.target) == (request.kind, request.names)
         if not same or operation.rolling_back or request.kind in {Kind.HOLD, Kind.RUN}:
-            elapsed_s = self._clock.monotonic_s() - operation.began_s
-            raise BusyError(
-                f"{described(operation)} by {requester_name(operation.requested_by)} is running"
-                f" ({operation.phase}, {elapsed_s:.0f} s):"
-                " appliance wait, or appliance cancel"
-            )
+            raise self._busy(operation)
         return Running(
             transaction=running, accepted=_accepted(operation, joined=True, usual_ms=None)
+        )
+
+    def _busy(self, operation: Operation) -> BusyError:
+        elapsed_s = self._clock.monotonic_s() - operation.began_s
+        return BusyError(
+            f"{described(operation)} by {requester_name(operation.requested_by)} is running"
+            f" ({operation.phase}, {elapsed_s:.0f} s):"
+            " appliance wait, or appliance cancel"
         )
 
     def _operation(self, request: OperationRequest, observed: Observed) -> Operation:

@@ -22,7 +22,7 @@ _GROUPS: Final = (Path("/sys/fs/cgroup/unified"), Path("/sys/fs/cgroup"))
 def group_of(box: Box, unit: str, within: str = "system.slice") -> Path:
     """The control group of a unit in a box; it is there while the unit has processes."""
     tree = next(t for t in _GROUPS if (t / "cgroup.procs").exists())
-    return tree / f"appliance-rig-{box.name}" / "payload" / within / unit
+    return tree / box.group / "payload" / within / unit
 
 
 def backend_group(box: Box, name: str) -> Path:

@@ -11,7 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.system.rig import Box, Image, RigError, shared_directory, sweep, work_dir
+from tests.system.rig import (
+    Box,
+    BoxInUseError,
+    Image,
+    RigError,
+    shared_directory,
+    sweep,
+    work_dir,
+)
 from tests.system.rig.appliance import CHECKOUT
 from tests.system.rig.cgroups import HIERARCHIES
 
@@ -138,6 +146,25 @@ def test_boxes_run_side_by_side(rig: type[Box]) -> None:
     with ThreadPoolExecutor(3) as pool:
         seen = list(pool.map(one, range(770, 773)))
     assert [len(text.split()) for text in seen] == [2, 2, 2]
+
+
+def test_boxes_of_one_name_live_beside_each_other(
+    rig: type[Box], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In different folders both run, and the end of one ends nothing of the other; in one folder the second is refused."""
+    with rig(name="twin") as first:
+        with (
+            pytest.raises(BoxInUseError, match=f"belongs to process {os.getpid()}: kill"),
+            rig(name="twin"),
+        ):
+            pass
+        assert first.run("hostname").stdout == "twin\n"
+        monkeypatch.setenv("APPLIANCE_RIG_DIR", str(tmp_path))
+        with rig(name="twin") as second:
+            assert second.run("hostname").stdout == "twin\n"
+            assert second.group != first.group
+        assert first.run("hostname").stdout == "twin\n"
+        monkeypatch.undo()
 
 
 def test_image_is_shared_and_not_changed_by_its_boxes(rig: type[Box]) -> None:

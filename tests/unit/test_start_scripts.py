@@ -1,5 +1,6 @@
 """Start scripts that install.sh writes: what they name, how they isolate, what they import."""
 
+import os
 import subprocess
 import sys
 import venv
@@ -10,6 +11,7 @@ import pytest
 from appliance.domain.paths import BACKEND_SCRIPT, GATE_SCRIPT
 from appliance.planning.memory.peak import ObservedPeak, encoded
 from tests.programs import ROOT, free_port, run
+from tests.system.rig.host import mark_owned
 
 WRITE = 'source "$1"; write_start_scripts "$2"'
 
@@ -109,3 +111,25 @@ def test_the_collector_runs_in_gate_and_wrapper() -> None:
         "run_program(lambda words: 7 if gc.isenabled() and words == ['a'] else 1)"
     )
     assert run([sys.executable, "-IS", "-c", program, "a"]).returncode == 7
+
+
+def test_a_second_demo_is_refused_while_one_runs(tmp_path: Path) -> None:
+    """With the process that the first one is of, and before anything is fetched or touched."""
+    box = tmp_path / "demo"
+    box.mkdir()
+    mark_owned(box)
+    demo = subprocess.run(
+        ["/usr/bin/python3", "-B", "-m", "scripts.demo"],
+        cwd=ROOT,
+        env={"APPLIANCE_RIG_DIR": str(tmp_path), "PATH": os.environ["PATH"]},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (demo.returncode, demo.stdout) == (75, "")
+    assert (
+        f"demo.sh: {box} belongs to process {os.getpid()}: kill {os.getpid()} ends it"
+        in demo.stderr
+    )
+    assert "Traceback" not in demo.stderr
+    assert (box / "owner").exists()

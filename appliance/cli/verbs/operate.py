@@ -18,6 +18,7 @@ from appliance.protocol.control_requests import (
     StartRequest,
     StopRequest,
     SwitchRequest,
+    UncommitRequest,
 )
 from appliance.protocol.conversation.client import Conversation
 
@@ -77,6 +78,11 @@ def run_mark(arguments: Arguments, streams: Streams) -> int:
     return _operate(MarkRequest(arguments.name, arguments.mark), arguments, streams)
 
 
+def run_uncommit(arguments: Arguments, streams: Streams) -> int:
+    """Take one profile out of what a boot serves."""
+    return _operate(UncommitRequest(arguments.name), arguments, streams)
+
+
 def _by_hand(verb: str, names: Sequence[str]) -> str:
     units = " ".join(_unit(n) for n in names) or "appliance-backend-NAME"
     return f"sudo systemctl {verb} {units}"
@@ -106,6 +112,8 @@ def _without_supervisor(
     """Return the error with the command to use instead; a wrong name has an error of its own."""
     from appliance.cli.catalogue import applied_of  # noqa: PLC0415 - slow path
 
+    if arguments.verb == "uncommit":  # of a profile whose file may be gone
+        return error
     watches = watch_names() if arguments.verb == "mark" else ()
     for name in [arguments.name] if arguments.name else arguments.names:
         if name in watches:

@@ -109,7 +109,8 @@ def _missing_why(
     return [
         _why_missing(known[name], [known[r] for r in sorted(busy & in_the_way(name, catalogue))])
         if name in known
-        else f"{name} is committed but not applied: sudo appliance apply, or appliance switch"
+        else f"{name} is committed but not applied: appliance uncommit {name}, or put its profile back and"
+        " sudo appliance apply"
         for name in missing
     ]
 

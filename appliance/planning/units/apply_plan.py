@@ -99,6 +99,8 @@ class Installed:
     started: Mapping[str, str] = field(default_factory=dict)
     """Digests of the forms in which running profiles were started (`start_digest`), as far as they are
     known; empty text: another form than that of any file that was seen."""
+    committed: frozenset[str] = frozenset()
+    """Profiles that a boot starts."""
     stale: bool = False
     """Whether a unit or its profile changed since systemd read them, according to systemd."""
 
@@ -315,15 +317,22 @@ def _unwanted(
         return Step(file=file, action=Action.LEAVE)
     name = profile_of(file)
     if name is None or name not in broken | gone:
-        return Step(file=file, action=Action.REMOVE)
+        wanted = name in installed.committed and f"a boot is still to start it: {_uncommit(name)}"
+        return Step(file=file, action=Action.REMOVE, note=wanted or "")
     note = f"its profile is gone, but {RULE_FILE} was changed by hand and may name the unit"
     if name in installed.running:
         note = (
             f"its profile is gone, but its model runs: appliance stop {name}, then appliance apply"
         )
+        if name in installed.committed:
+            note += f"; a boot is still to start it: {_uncommit(name)}"
     if name in broken:
         note = "its profile has errors, so its unit stays as it was"
     return Step(file=file, action=Action.KEEP, note=note)
+
+
+def _uncommit(name: str | None) -> str:
+    return f"appliance uncommit {name}, or put its profile back"
 
 
 def _installed_after(steps: Sequence[Step], installed: Installed) -> frozenset[str]:

@@ -14,7 +14,7 @@ The demo uses this package too, so it needs nothing but the standard library.
 
 from tests.system.rig.box import Box
 from tests.system.rig.disk import CrashDisk
-from tests.system.rig.host import RigError, missing, sweep, work_dir
+from tests.system.rig.host import BoxInUseError, RigError, missing, sweep, work_dir
 from tests.system.rig.image import Image, shared_directory
 from tests.system.rig.polling import Polling
 from tests.system.rig.staying import stay_behind
@@ -22,6 +22,7 @@ from tests.system.rig.stream import Stream
 
 __all__ = [
     "Box",
+    "BoxInUseError",
     "CrashDisk",
     "Image",
     "Polling",

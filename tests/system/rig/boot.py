@@ -96,5 +96,6 @@ class Boot:
 def _command(name: str, stage: Stage, slot: Slot, arguments: Sequence[str]) -> list[str]:
     script = f'set -e\n{slot.enter()}{PURE_TREE}exec "$@"'
     inside = ["nsenter", "-t", str(stage.pid), "-m", "unshare", "-m", "sh", "-c", script, "sh"]
-    box = [*NSPAWN, "-D", str(stage.root), "--machine", name, *arguments]
+    named = ("--machine", slot.name, "--hostname", name)
+    box = [*NSPAWN, "-D", str(stage.root), *named, *arguments]
     return [*slot.argv(), *inside, *box]

@@ -15,7 +15,14 @@ from tests.system.rig.boot import POWER_OFF, REBOOT, Boot
 from tests.system.rig.cgroups import Slot
 from tests.system.rig.disk import CrashDisk
 from tests.system.rig.furniture import furnish, name_box
-from tests.system.rig.host import HOST_PATH, RigError, mark_owned, missing, work_dir
+from tests.system.rig.host import (
+    HOST_PATH,
+    BoxInUseError,
+    RigError,
+    mark_owned,
+    missing,
+    work_dir,
+)
 from tests.system.rig.polling import Polling
 from tests.system.rig.stage import Stage
 from tests.system.rig.stream import Stream
@@ -55,8 +62,10 @@ class Box:
         self._nspawn = [*nspawn]
         for inside, outside in (read_only or {}).items():
             self._nspawn.append(f"--bind-ro={outside}:{inside}")
-        self._slot = Slot(self.name)
         self._directory = work_dir() / self.name
+        self._slot = Slot(self._directory)
+        self._is_ours = False
+        """Whether the directory was made by this box, so that ending it ends nothing of another."""
         self._stage: Stage | None = None
         self._boot: Boot | None = None
         self._streams: weakref.WeakSet[Stream] = weakref.WeakSet()
@@ -67,7 +76,11 @@ class Box:
         """Lay its disk over the machine's root; raise `RigError` where that cannot be."""
         if reason := missing():
             raise RigError(reason)
-        self._directory.mkdir(parents=True)
+        try:
+            self._directory.mkdir(parents=True)
+        except FileExistsError as error:
+            raise BoxInUseError(self._directory) from error
+        self._is_ours = True
         mark_owned(self._directory)
         (self._directory / "mnt").mkdir()
         stage = Stage(self._directory / "mnt", inside=self._image.stage if self._image else None)
@@ -134,7 +147,9 @@ class Box:
             raise RigError(f"{self.name} ended with {ended}, not {status}:\n{self.console()}")
 
     def close(self) -> None:
-        """End it and remove every trace."""
+        """End it and remove every trace; nothing of a box that another process has made."""
+        if not self._is_ours:
+            return
         if self._boot is not None:
             self._boot.kill()
         self._slot.kill()
@@ -200,6 +215,11 @@ class Box:
     def nspawn_pid(self) -> int:
         """The process id of the systemd-nspawn that runs it; SIGTERM there shuts it down."""
         return self._running.process.pid
+
+    @property
+    def group(self) -> str:
+        """The name of its control group on this machine."""
+        return self._slot.name
 
     @property
     def boot_s(self) -> float:

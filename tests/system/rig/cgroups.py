@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import time
+import zlib
 from pathlib import Path
 from typing import Final
 
@@ -16,21 +17,23 @@ HIERARCHIES: Final = tuple(
 class Slot:
     """Where the processes of one box live, so that all of them can be found and ended."""
 
-    def __init__(self, name: str) -> None:
-        self._name = f"appliance-rig-{name}"
+    def __init__(self, directory: Path) -> None:
+        """Name the group after the box's directory: boxes of one name may lie in several places."""
+        place = zlib.crc32(str(directory.parent.resolve()).encode())
+        self.name = f"appliance-rig-{directory.name}-{place:08x}"
         # sd_booted(3). Where systemd is in charge it is the only writer of control groups.
         self._scoped = Path("/run/systemd/system").is_dir()
 
     @property
     def _groups(self) -> list[Path]:
-        return [h / self._name for h in HIERARCHIES if (h / "cgroup.procs").exists()]
+        return [h / self.name for h in HIERARCHIES if (h / "cgroup.procs").exists()]
 
     def argv(self) -> list[str]:
         """Return the words to put in front of a command that shall run in this group."""
         if not self._scoped:
             return []
         scope = ["systemd-run", "--quiet", "--scope", "--collect", "-p", "Delegate=yes"]
-        return [*scope, f"--unit={self._name}"]
+        return [*scope, f"--unit={self.name}"]
 
     def enter(self) -> str:
         """Shell lines by which a process moves itself in here; makes the groups."""
@@ -43,7 +46,7 @@ class Slot:
     def kill(self) -> None:
         """End everything in here."""
         if self._scoped:
-            command = ["systemctl", "kill", "--signal=KILL", f"{self._name}.scope"]
+            command = ["systemctl", "kill", "--signal=KILL", f"{self.name}.scope"]
             subprocess.run(command, capture_output=True, check=False)
             return
         for group in self._groups:

@@ -24,6 +24,17 @@ class RigError(RuntimeError):
     """A box could not be set up, booted or made to do as it was told."""
 
 
+class BoxInUseError(RigError):
+    """A box of this name is there already, in the same folder."""
+
+    def __init__(self, directory: Path) -> None:
+        pid = owner_of(directory)
+        whose = (
+            "nobody who runs: remove it" if pid is None else f"process {pid}: kill {pid} ends it"
+        )
+        super().__init__(f"{directory} belongs to {whose}; APPLIANCE_RIG_DIR names another folder")
+
+
 def work_dir() -> Path:
     """Return where boxes are kept: APPLIANCE_RIG_DIR, or a folder that survives a small /tmp."""
     return Path(os.environ.get("APPLIANCE_RIG_DIR", "/var/tmp/appliance-rig"))  # noqa: S108
@@ -48,9 +59,8 @@ def sweep() -> None:
     from tests.system.rig.cgroups import Slot  # noqa: PLC0415  # it needs RigError from here
 
     for directory in sorted(work_dir().glob("*/")):
-        owner = directory / "owner"
-        if owner.exists() and not _alive(owner.read_text()):
-            slot = Slot(directory.name)
+        if (directory / "owner").exists() and owner_of(directory) is None:
+            slot = Slot(directory)
             slot.kill()
             slot.remove()
             shutil.rmtree(directory, ignore_errors=True)
@@ -64,9 +74,14 @@ def mark_owned(directory: Path, pid: int | None = None) -> None:
     new.rename(directory / "owner")
 
 
-def _alive(identity: str) -> bool:
+def owner_of(directory: Path) -> int | None:
+    """Return the process id of who answers for `directory`; None: nobody that runs."""
+    try:
+        identity = (directory / "owner").read_text()
+    except OSError:
+        return None
     pid = identity.partition(" ")[0]
-    return pid.isdigit() and _identity(int(pid)) == identity
+    return int(pid) if pid.isdigit() and _identity(int(pid)) == identity else None
 
 
 def _identity(pid: int) -> str | None:

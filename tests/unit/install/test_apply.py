@@ -56,6 +56,7 @@ class Box:
             unit_dir=root / "units",
             polkit_rule=root / "rules.d" / "50-appliance.rules",
             applied_dir=root / "applied",
+            state_dir=root / "state",
         )
         self.manager = FakeSystemctl()
         self.out = self.err = ""
@@ -302,6 +303,24 @@ def test_an_edited_rule_keeps_every_unit(box: Box) -> None:
     assert box.apply(discard=True) == Exit.OK
     assert not box.unit("a").exists()
     assert unit_of("a") not in box.settings.polkit_rule.read_text()
+
+
+@pytest.mark.parametrize("runs", [False, True])
+def test_a_removed_profile_that_a_boot_starts_is_told(box: Box, *, runs: bool) -> None:
+    """With the command that takes it out; nothing is said of one that is not committed."""
+    box.profile("a")
+    box.profile("b", port=9001)
+    box.apply()
+    state = box.settings.state_dir
+    state.mkdir()
+    (state / "active").write_text("a\n")
+    for name in "ab":
+        (box.settings.profiles_dir / f"{name}.toml").unlink()
+    if runs:
+        box.manager.run("a")
+    box.apply()
+    told = "a boot is still to start it: appliance uncommit a, or put its profile back"
+    assert box.out.count("appliance uncommit") == box.out.count(told) == 1
 
 
 def test_a_removed_profile_that_runs_keeps_its_unit(box: Box) -> None:

@@ -392,6 +392,36 @@ async def test_what_serves_cannot_be_retired() -> None:
     assert fakes.store.mark_of == {"genesis": Mark.RETIRED}
 
 
+async def test_a_profile_is_taken_out_of_what_a_boot_serves() -> None:
+    """A model that runs goes on, and a profile that is no longer applied is taken out too."""
+    fakes = FakePorts(BOX, "aeon", "gone")
+    fakes.serve("aeon")
+    async with supervising(fakes) as supervisor:
+        told, left = await supervisor.uncommit("gone", by="ana")
+        assert (told, left) == ("gone is not committed any more: a boot serves aeon", ("aeon",))
+        told, left = await supervisor.uncommit("aeon", by="ana")
+        assert (told.partition("; ")[2], left) == ("aeon serves until it is stopped", ())
+        told, _ = await supervisor.uncommit("aeon", by="ana")
+        assert told == "aeon is not committed: a boot serves nothing"
+        with pytest.raises(UnknownProfileError, match="gone"):
+            await supervisor.uncommit("gone", by="ana")
+        await settle(500)
+    assert fakes.commitment.committed() == ()
+    assert fakes.systemd.observed(BOX).serving() == ("aeon",)
+
+
+async def test_nothing_is_taken_out_while_an_operation_may_commit() -> None:
+    """The request is refused, and the names stay."""
+    fakes = FakePorts(BOX, "aeon")
+    fakes.processes.behaviour["genesis"].load_s = 50.0
+    async with supervising(fakes) as supervisor:
+        await supervisor.submit(OperationRequest(kind=Kind.SWITCH, names=("genesis",)))
+        with pytest.raises(BusyError, match="switch genesis by supervisor is running"):
+            await supervisor.uncommit("aeon", by="ana")
+        assert fakes.commitment.committed() == ("aeon",)
+        await until_served(fakes, "genesis")
+
+
 async def test_live_profiles_are_known_by_their_mark() -> None:
     """A mark that was set counts before the profile's first one; what is not applied is not live."""
     fakes = FakePorts(BOX, "aeon")

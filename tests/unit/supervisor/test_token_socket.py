@@ -242,6 +242,7 @@ def test_the_offer_is_what_operators_do_in_a_page() -> None:
         "operations",
         "hold",
         "run",
+        "uncommit",
         "key",
         "token",
         "reload",
