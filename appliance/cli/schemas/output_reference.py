@@ -122,7 +122,7 @@ OUTPUTS: Final = (
     OutputSchema(name="operations", printed_by=("operations",), kind=OperationsSection),
     OutputSchema(
         name="result",
-        printed_by=("mark", "key", "token"),
+        printed_by=("mark", "uncommit", "key", "token"),
         events=(("result", ResultEvent),),
         is_lines=True,
     ),
