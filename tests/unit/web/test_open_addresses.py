@@ -8,6 +8,7 @@ import pytest
 from appliance.domain.errors import UnreachableError
 from appliance.domain.web_addresses import WebAddresses
 from appliance.web.open_addresses import ASK_EVERY_S, OpenAddresses, is_of_this_machine
+from tests.fakes.virtual_time import advance
 
 NAMED = WebAddresses(addresses=("127.0.0.1", "10.20.0.1"))
 BOUND = [("127.0.0.1", 8011), ("10.20.0.1", 8011), ("10.20.0.1", 8099), ("192.168.1.9", 8011)]
@@ -75,10 +76,10 @@ async def test_the_supervisor_is_asked_again_and_again() -> None:
     supervisor = FakeSupervisor(answer=True)
     addresses = OpenAddresses(NAMED, BOUND, supervisor.is_any_usable)
     task = asyncio.create_task(addresses.follow())
-    await asyncio.sleep(ASK_EVERY_S + 0.1)
+    await advance(ASK_EVERY_S + 0.1)
     assert admitted(addresses) == BOUND[:2]
     supervisor.answer = False
-    await asyncio.sleep(ASK_EVERY_S)
+    await advance(ASK_EVERY_S)
     assert admitted(addresses) == BOUND[:1]
     task.cancel()
     await asyncio.wait({task})

@@ -20,6 +20,7 @@ from appliance.web.page.page_renderer import STATIC_TYPES
 from appliance.web.reader_guard import CHECK_EVERY_S
 from tests.fakes.fixed_box import FixedBox, FixedFocus
 from tests.fakes.operator_actions import TOKEN, FakeBoxActions
+from tests.fakes.virtual_time import advance
 
 BEARER = {"authorization": f"Bearer {TOKEN}"}
 ABROAD = "10.20.0.1"
@@ -185,7 +186,7 @@ async def test_a_stream_ends_with_its_token(machines: Machines, *, is_away: bool
     began_s = loop.time()
     async with machines.client() as web:
         stream = asyncio.create_task(web.get("/api/v1/stream", headers=BEARER, timeout=None))
-        await asyncio.sleep(CHECK_EVERY_S * 3)
+        await advance(CHECK_EVERY_S * 3)
         assert not stream.done()
         machines.actions.checking = UnreachableError("away") if is_away else None
         machines.actions.operators.clear()
