@@ -195,6 +195,11 @@ def _mark(parser: VerbParser) -> None:
 
 def _uncommit(parser: VerbParser) -> None:
     _name(parser, help_text="a committed profile, also one whose file is gone")
+    parser.add_argument(
+        "--exclusive",
+        action="store_true",
+        help="also if the profile owns devices alone, which after a boot no model would",
+    )
 
 
 def _key(parser: VerbParser) -> None:

@@ -187,6 +187,8 @@ class UncommitRequest(Record):
     """
 
     name: str
+    exclusive: bool = False
+    """Whether a profile that owns devices alone is meant; else that is refused as `precondition`."""
 
 
 class AddKeyRequest(Record):

@@ -177,8 +177,10 @@ class ControlVerbs:
             case MarkRequest(name, mark):
                 await self._supervisor.mark(name, Mark(mark), by=str(by))
                 return _done(f"{name} is marked {mark}")
-            case UncommitRequest(name):
-                message, left = await self._supervisor.uncommit(name, by=str(by))
+            case UncommitRequest(name, exclusive):
+                message, left = await self._supervisor.uncommit(
+                    name, exclusive=exclusive, by=str(by)
+                )
                 return ResultEvent(
                     outcome=Outcome.DONE, message=message, details={"committed": left}
                 )

@@ -42,7 +42,7 @@ from appliance.planning.routing.gateway_state import state_of
 from appliance.planning.status.journal_fields import end_fields, operation_fields
 from appliance.planning.status.summary import changes, crashes, described, summary
 from appliance.planning.switch.closing_event import closing_event
-from appliance.planning.switch.goals import goal_of
+from appliance.planning.switch.goals import check_left_out, goal_of
 from appliance.planning.wording import joined, no_such_profile, requester_name
 from appliance.ports import (
     Backend,
@@ -378,7 +378,7 @@ class Supervisor:
         )
         _log.info("%s is marked %s by %s", name, mark, by, extra=marked)
 
-    async def uncommit(self, name: str, *, by: str) -> tuple[str, Sequence[str]]:
+    async def uncommit(self, name: str, *, exclusive: bool, by: str) -> tuple[str, Sequence[str]]:
         """Take a profile out of what a boot serves; what runs goes on.
 
         Returns:
@@ -386,6 +386,7 @@ class Supervisor:
 
         Raises:
             BusyError: An operation runs, which may commit.
+            PreconditionError: It owns devices alone, and `exclusive` does not say that this is meant.
             StoreError: The names could not be written, and stay.
             UnknownProfileError: It is neither applied nor committed.
         """
@@ -400,6 +401,8 @@ class Supervisor:
                 return f"{name} is not committed: a boot serves {joined(committed)}", committed
             if self._running is not None:
                 raise self._busy(self._running.operation)
+            if not exclusive:
+                check_left_out(name, self._catalogue)
             await self._boot_choice.leave_out(name)
             left = self._boot_choice.committed()
             uncommitted = event_fields(

@@ -14,7 +14,8 @@ REQUESTS: Final[Sequence[tuple[str, str, Mapping[str, object]]]] = (
     ("hold --for 2h", "hold", {"for_s": 7200.0}),
     ("cancel", "cancel", {}),
     ("mark a retired", "mark", {"name": "a", "mark": "retired"}),
-    ("uncommit a", "uncommit", {"name": "a"}),
+    ("uncommit a", "uncommit", {"name": "a", "exclusive": False}),
+    ("uncommit --exclusive a", "uncommit", {"name": "a", "exclusive": True}),
 )
 """Words after ``appliance``, the verb of the request, and some of its arguments.
 

@@ -2,10 +2,12 @@
 
 import contextlib
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Final
 
 from argcomplete.shell_integration import shellcode
 
+from appliance.adapters.commitment import FileCommitment
 from appliance.cli.arguments import Arguments
 from appliance.cli.catalogue import catalogue_of
 from appliance.cli.grammar import PROGRAM
@@ -31,14 +33,18 @@ def run(arguments: Arguments, streams: Streams) -> int:
 
 
 def profile_names(prefix: str, *, parsed_args: object = None, **_: object) -> Iterable[str]:
-    """Return the applied profiles that begin with `prefix`, and watches for verbs that take these.
+    """Return the profiles that begin with `prefix`: applied ones, for `uncommit` the committed ones.
 
-    Files that cannot be read have none.
+    Verbs that take watches have these, too. Files that cannot be read have none.
     """
+    verb = getattr(parsed_args, "verb", "")
     names: list[str] = []
     with contextlib.suppress(ApplianceError):
-        names += catalogue_of(find_places())
-    if getattr(parsed_args, "verb", "") in _OF_WATCHES:
+        if verb == "uncommit":
+            names += FileCommitment(Path(find_places().state_dir)).committed()
+        else:
+            names += catalogue_of(find_places())
+    if verb in _OF_WATCHES:
         with contextlib.suppress(ApplianceError):
             names += watch_names()
     return tuple(name for name in names if name.startswith(prefix))

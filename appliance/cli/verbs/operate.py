@@ -80,7 +80,7 @@ def run_mark(arguments: Arguments, streams: Streams) -> int:
 
 def run_uncommit(arguments: Arguments, streams: Streams) -> int:
     """Take one profile out of what a boot serves."""
-    return _operate(UncommitRequest(arguments.name), arguments, streams)
+    return _operate(UncommitRequest(arguments.name, arguments.exclusive), arguments, streams)
 
 
 def _by_hand(verb: str, names: Sequence[str]) -> str:

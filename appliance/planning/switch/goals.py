@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, assert_type
 
 from appliance.domain.claims import NOTHING, Claim
+from appliance.domain.errors import PreconditionError
 from appliance.domain.observed import ActiveState, Observed, ObservedUnit
 from appliance.domain.operations import Goal, HoldUntil, Kind, Operation
 from appliance.domain.profile import Catalogue
@@ -111,6 +112,23 @@ def goal_of(
                 restore=_together(evicted, catalogue, observed),
                 claim=tuple(sorted(claim.devices)),
             )
+
+
+def check_left_out(name: str, catalogue: Catalogue) -> None:
+    """Check that no devices lose their owner when a boot does not start `name` any more.
+
+    A profile that is not applied owns nothing.
+
+    Raises:
+        PreconditionError: it owns devices alone.
+    """
+    devices = sorted(catalogue[name].claim.devices) if name in catalogue else []
+    if devices:
+        raise PreconditionError(
+            f"{name} owns {' and '.join(devices)}, and after a boot no model would:"
+            f" appliance switch NAME commits another in its place,"
+            f" appliance uncommit {name} --exclusive none"
+        )
 
 
 def to_start(operation: Operation) -> tuple[str, ...]:

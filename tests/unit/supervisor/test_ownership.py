@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from appliance.domain.claims import claim_on
-from appliance.domain.errors import BusyError, UnknownProfileError
+from appliance.domain.errors import BusyError, PreconditionError, UnknownProfileError
 from appliance.domain.gateway import Standing
 from appliance.domain.operations import FOREVER, Kind, Operation, Outcome, Phase
 from appliance.domain.profile import Mark
@@ -393,18 +393,21 @@ async def test_what_serves_cannot_be_retired() -> None:
 
 
 async def test_a_profile_is_taken_out_of_what_a_boot_serves() -> None:
-    """A model that runs goes on, and a profile that is no longer applied is taken out too."""
+    """A model that runs goes on; an owner of devices is meant or refused; what is not applied owns none."""
     fakes = FakePorts(BOX, "aeon", "gone")
     fakes.serve("aeon")
     async with supervising(fakes) as supervisor:
-        told, left = await supervisor.uncommit("gone", by="ana")
+        told, left = await supervisor.uncommit("gone", exclusive=False, by="ana")
         assert (told, left) == ("gone is not committed any more: a boot serves aeon", ("aeon",))
-        told, left = await supervisor.uncommit("aeon", by="ana")
+        with pytest.raises(PreconditionError, match=r"owns gpu-all.*uncommit aeon --exclusive"):
+            await supervisor.uncommit("aeon", exclusive=False, by="ana")
+        assert fakes.commitment.committed() == ("aeon",)
+        told, left = await supervisor.uncommit("aeon", exclusive=True, by="ana")
         assert (told.partition("; ")[2], left) == ("aeon serves until it is stopped", ())
-        told, _ = await supervisor.uncommit("aeon", by="ana")
+        told, _ = await supervisor.uncommit("aeon", exclusive=False, by="ana")
         assert told == "aeon is not committed: a boot serves nothing"
         with pytest.raises(UnknownProfileError, match="gone"):
-            await supervisor.uncommit("gone", by="ana")
+            await supervisor.uncommit("gone", exclusive=False, by="ana")
         await settle(500)
     assert fakes.commitment.committed() == ()
     assert fakes.systemd.observed(BOX).serving() == ("aeon",)
@@ -417,7 +420,7 @@ async def test_nothing_is_taken_out_while_an_operation_may_commit() -> None:
     async with supervising(fakes) as supervisor:
         await supervisor.submit(OperationRequest(kind=Kind.SWITCH, names=("genesis",)))
         with pytest.raises(BusyError, match="switch genesis by supervisor is running"):
-            await supervisor.uncommit("aeon", by="ana")
+            await supervisor.uncommit("aeon", exclusive=False, by="ana")
         assert fakes.commitment.committed() == ("aeon",)
         await until_served(fakes, "genesis")
 
