@@ -48,7 +48,9 @@ def play(box: Box, paths: Sequence[Path], *, write: bool) -> tuple[list[Played],
         played += of_page
         sys.stdout.writelines(line for one in of_page for line in told(name, one))
         sys.stdout.flush()
-        if write:
+        if write and path.read_text("utf-8") != page.text:
+            sys.stdout.write(f"{name}: it was edited meanwhile, and is not renewed\n")
+        elif write:
             path.write_text(renewed_text(page, of_page), "utf-8")
     return played, broken
 
