@@ -143,6 +143,21 @@ def test_names_complete_from_the_manifest(box: CliBox) -> None:
     assert answer.read_text().split("\v") == ["genesis "]
 
 
+def test_uncommit_completes_what_is_committed(box: CliBox) -> None:
+    """Also a profile that is not applied any more; one that is applied alone is not offered."""
+    (box.root / "state" / "active").write_text("gone\n")
+    answer = box.root / "answer"
+    line = "appliance uncommit g"
+    done = box.run(
+        _ARGCOMPLETE="1",
+        COMP_LINE=line,
+        COMP_POINT=str(len(line)),
+        _ARGCOMPLETE_STDOUT_FILENAME=str(answer),
+    )
+    assert done.status == 0
+    assert answer.read_text().split("\v") == ["gone "]
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_scripts(box: CliBox, shell: str) -> None:
     """The script of each shell asks the installed program, never the first word of what was typed."""
