@@ -52,12 +52,13 @@ def test_files_that_no_apply_has_taken_are_told(fleet: Fleet) -> None:
     fleet.box.write(f"{PROFILES}/c.toml", 'engine = "nosuch"\n')
     fleet.box.wait_for("appliance status | grep -q 'c.toml is not applied'")
     fleet.apply(check=False)
+    fleet.box.wait_for("appliance status --json | grep -q '\"faulty\"'")  # looked at every 10 s
     (told,) = fleet.status()["profile_files"]
     assert (told["name"], told["state"]) == ("c", "faulty")
     assert told["text"].startswith("c.toml:1: ")
     fleet.box.run(f"rm {PROFILES}/c.toml")
     fleet.apply()
-    assert fleet.status()["profile_files"] == []
+    fleet.box.wait_for("! appliance status --json | grep -q c.toml")
 
 
 def test_a_crash_loop_is_counted(fleet: Fleet) -> None:
@@ -70,7 +71,7 @@ def test_a_crash_loop_is_counted(fleet: Fleet) -> None:
     assert (crashed["state"], crashed["restarts"], crashed["status_text"]) == ("restarting", 1, "")
     assert crashed["note"] == "exited with status 1; restarted once so far"
     said = "a crashed (exited with status 1; restarted once so far): systemd starts it again"
-    assert said in fleet.box.journal("appliance-supervisor.service")
+    assert said in fleet.box.journal("-u", "appliance-supervisor.service")
 
 
 def test_a_typo_in_the_settings_ends_no_daemon(fleet: Fleet) -> None:
@@ -84,7 +85,7 @@ def test_a_typo_in_the_settings_ends_no_daemon(fleet: Fleet) -> None:
         assert document["supervisor"]["state"] == "waiting"
         assert document["verdict"]["exit"] == 1
         assert "look_evry_s" in document["verdict"]["why"][0]
-        refused = fleet.switch("b")
+        refused = fleet.cli("switch", "b")
         assert (refused.exit, "look_evry_s" in refused.errors) == (78, True)
         assert fleet.box.run("systemctl show -P MainPID appliance-supervisor").stdout == pid
         assert fleet.active() == ["a"]
