@@ -63,6 +63,7 @@ def test_files_that_no_apply_has_taken_are_told(fleet: Fleet) -> None:
 
 def test_a_crash_loop_is_counted(fleet: Fleet) -> None:
     """Status and journal say how often systemd has started the engine again, and nothing of before."""
+    crashed: Mapping[str, Any] = {}
     for _ in range(2):
         fleet.box.run("systemctl", "kill", "--kill-who=main", "-s", "USR2", UNIT)
         fleet.box.wait_for(f"systemctl show -P SubState {UNIT} | grep -q auto-restart")
