@@ -1,6 +1,6 @@
 """Changes that wait, engines that crash again and again, and settings that cannot be read, on a booted box."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
