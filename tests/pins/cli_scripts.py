@@ -472,6 +472,16 @@ def _measures(session: CliSession) -> None:
 
 
 _script(
+    "uncommit",
+    "start mini",
+    "~status",
+    "uncommit mini",
+    "uncommit aeon",
+    "uncommit aeon --exclusive",
+    "uncommit nobody",
+    "uncommit",
+)
+_script(
     "operations",
     "operations",
     "switch genesis",

@@ -79,7 +79,11 @@ def test_a_stop_by_hand_and_a_rival_by_hand_are_told_apart(fleet: Fleet) -> None
 def test_a_hold_by_hand_ends_with_a_boot(fleet: Fleet) -> None:
     """A person who starts the hold unit is told how long the hold lasts, and that is true."""
     fleet.box.run("systemctl start appliance-hold.service")
-    assert fleet.status()["hold"] == {"until_unix_s": None, "kept": False}
+    assert fleet.status()["hold"] == {
+        "until_unix_s": None,
+        "kept": False,
+        "requested_by": None,
+    }
     assert fleet.status()["verdict"]["why"] == [
         "held by hand until a switch, a start or a boot: appliance start ends it"
     ]

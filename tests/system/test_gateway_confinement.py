@@ -101,7 +101,7 @@ def test_what_it_is_for_still_works(fleet: Fleet) -> None:
     ask = f"curl -sf -m 20 http://127.0.0.1:8010/v1/completions -H 'x-api-key: {key}' -d '{body}'"
     fleet.box.wait_for(ask, timeout_s=20)
     assert fleet.active() == ["a"]
-    told = "switch a for gateway (key tablet) as appliance-gateway (uid "
+    told = "switch a for key tablet as appliance-gateway (uid "
     assert told in fleet.box.journal("-u", "appliance-supervisor")
 
 

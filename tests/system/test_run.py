@@ -77,9 +77,9 @@ def test_streams_and_status_pass_through(fleet: Fleet) -> None:
     assert "oops\n" in done.stderr
     assert "the command ended with status 7 after " in done.stderr
     assert run(fleet, "sh", "-c", "kill -KILL $$").returncode == 137
-    pid, before = fleet.main_pid("a"), last(fleet)
+    pid, before = fleet.main_pid("a"), last(fleet)["id"]
     assert run(fleet, "nosuch").returncode == 127
-    assert (fleet.main_pid("a"), last(fleet)) == (pid, before)
+    assert (fleet.main_pid("a"), last(fleet)["id"]) == (pid, before)
 
 
 def test_status_shows_it(fleet: Fleet) -> None:
@@ -93,7 +93,7 @@ def test_status_shows_it(fleet: Fleet) -> None:
         assert (operation["kind"], operation["target"]) == ("run", ["sh"])
         assert operation["phase"] == "run"
         screen = fleet.box.run("appliance status", check=False).stdout
-        assert f"run: sh of user {OPERATOR} since " in screen
+        assert f"run sh by {OPERATOR}: run, " in screen
         assert "secret" not in screen + json.dumps(document) + fleet.box.journal()
     settled(fleet)
 
@@ -210,7 +210,7 @@ def test_nothing_else_is_begun(fleet: Fleet, verb: tuple[str, ...]) -> None:
     with running(fleet):
         done = fleet.box.run("appliance", *verb, user=OPERATOR, check=False)
         assert done.returncode == 75, done
-        assert "run sh is running (run, " in done.stderr
+        assert f"run sh by {OPERATOR} is running (run, " in done.stderr
     settled(fleet)
 
 

@@ -53,7 +53,8 @@ CASES: dict[str, list[tuple[str, int, str]]] = {
         ("reset a", 2, "^baseline reset asks on a terminal"),
         ("show genisis", 4, UNKNOWN),
     ],
-    "probe": [("a", 1, "^the supervisor does not answer: "), ("genisis", 4, UNKNOWN)],
+    "operations": [("", 69, f"{NOT_RUNNING}$")],
+    "probe": [("a", 69, "^the supervisor does not answer: "), ("genisis", 4, UNKNOWN)],
     "events": [("", 0, "^"), ("genisis", 4, UNKNOWN)],
     "bench": [("genisis", 4, UNKNOWN)],
     "wait": [
