@@ -111,11 +111,11 @@ def box(tmp_path: Path) -> Box:
 
 
 def test_the_first_apply_installs_everything(box: Box) -> None:
-    """Units, rule, copies and manifest; one reload; the supervisor is told."""
+    """Units, rule, copies and manifest; one reload; supervisor and gateway (whose state is elsewhere) are told."""
     box.profile("a")
     box.profile("b")
     assert box.apply() == Exit.OK
-    assert box.manager.calls == ["daemon-reload", "reload supervisor"]
+    assert box.manager.calls == ["daemon-reload", "reload supervisor", "reload gateway"]
     assert sorted(p.name for p in box.settings.unit_dir.iterdir()) == [unit_of("a"), unit_of("b")]
     catalogue = read_manifest(box.settings.applied_dir)
     assert {n: a.conflicts for n, a in catalogue.items()} == {"a": ("b",), "b": ("a",)}
