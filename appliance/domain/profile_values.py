@@ -1,4 +1,4 @@
-"""Values of a profile that have a form of their own: GPUs, cache types, request parameters, overrides."""
+"""Values of a profile that have a form of their own, such as GPUs, thinking and request parameters."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -21,6 +21,9 @@ from appliance.domain.value_types import (
 )
 
 _MAX_GPU: Final = 63
+_MAX_LAYER: Final = 9999
+_MAX_WORDS: Final = 8
+_MAX_THINKING_TOKENS: Final = 1 << 24
 _PARAMETER: Final = r"[A-Za-z_][A-Za-z0-9_-]{0,63}"
 _MAX_PARAMETERS: Final = 64
 _ROUTED: Final = ("model", "stream")
@@ -37,6 +40,15 @@ class KvCache:
 
     k: str
     v: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Thinking:
+    """Setting whether the model thinks before it answers, decided on the server."""
+
+    on: bool
+    budget_tokens: int | None = None
+    """Tokens after which the server ends a thought; None: no limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +83,39 @@ def _kv(value: object) -> KvCache:
     if set(pair) != {"k", "v"} or words.keys() != pair.keys():
         raise WrongValueError('is neither a type such as "q8_0" nor { k = "…", v = "…" }')
     return KvCache(**words)
+
+
+def _thinking(value: object) -> Thinking:
+    if value in ("off", "on"):
+        return Thinking(on=value == "on")
+    tokens = value.get("budget") if isinstance(value, dict) and len(value) == 1 else None
+    if is_index(tokens, _MAX_THINKING_TOKENS) and tokens:
+        return Thinking(on=True, budget_tokens=tokens)
+    raise WrongValueError('is neither "off", "on" nor { budget = 2048 }')
+
+
+def _layers(value: object) -> Literal["all"] | int:
+    if value == "all":
+        return "all"
+    if isinstance(value, int) and is_index(value, _MAX_LAYER):
+        return value
+    raise WrongValueError(f'{shown(value)} is neither "all" nor a number of layers')
+
+
+def _word_or_words(value: object) -> tuple[str, ...]:
+    """Parse a word, or a list of different ones."""
+    items = value if isinstance(value, list) else [value]
+    words = tuple(item for item in items if isinstance(item, str) and is_word(item))
+    if not 0 < len(words) <= _MAX_WORDS or len(words) != len(items):
+        raise WrongValueError(f"{shown(value)} is neither a word nor a list of words")
+    return tuple(no_doubles(words))
+
+
+def _draft_model(path: str) -> str:
+    """Return the path of a model, or ``hf:owner/name``."""
+    if not path.startswith(("/", "hf:")) or ".." in path.split("/"):
+        raise WrongValueError(f"{shown(path)} is neither an absolute path nor hf:owner/name")
+    return path
 
 
 def _parameter(path: str) -> str:
@@ -150,6 +195,10 @@ def _directive(item: str | float) -> str:
 
 GpuChoice = Annotated[Gpus, ValueParser(_gpus), TypeName("all or list")]
 Kv = Annotated[KvCache, ValueParser(_kv), TypeName("word or pair")]
+ThinkingChoice = Annotated[Thinking, ValueParser(_thinking), TypeName("`off`, `on` or a budget")]
+Layers = Annotated[Literal["all"] | int, ValueParser(_layers), TypeName("all or number")]
+WordOrWords = Annotated[tuple[str, ...], ValueParser(_word_or_words), TypeName("word or list")]
+DraftModel = Annotated[str, Check(one_line), Check(_draft_model), TypeName("path or hf:")]
 ParameterValues = Annotated[Mapping[str, object], ValueParser(_parameters), TypeName("table")]
 ParameterNames = Annotated[
     tuple[Annotated[str, Check(_parameter)], ...], Length(most=_MAX_PARAMETERS), Check(no_doubles)

@@ -8,21 +8,25 @@ Values are already checked. What the daemon acts on is the compiled form,
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Annotated, Literal
 
 from appliance.domain.profile import Deadlines, Endpoint, Mark, WarmUp
 from appliance.domain.profile_values import (
+    DraftModel,
     GpuChoice,
     Kv,
+    Layers,
     ParameterNames,
     ParameterValues,
+    ThinkingChoice,
     UnitOverrides,
+    WordOrWords,
 )
 from appliance.domain.value_types import (
     AbsolutePath,
     Command,
     Doc,
+    DraftLength,
     FullText,
     Length,
     Line,
@@ -30,6 +34,7 @@ from appliance.domain.value_types import (
     Port,
     Range,
     Served,
+    Shards,
     Size,
     SocketPath,
     Text,
@@ -50,19 +55,55 @@ class EngineOptions:
     """Options of one engine: the table of a profile that has the engine's name."""
 
 
-class Thinking(StrEnum):
-    """Setting whether the server lets the model think before it answers."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NgramTable:
+    """``speculative = { ngram = { … } }``: drafts taken from the text that is there already."""
 
-    ON = "on"
-    OFF = "off"
+    tokens: Annotated[
+        DraftLength | None, Doc("tokens drafted in each step; unset: `tokens` of the table above")
+    ] = None
+    min_tokens: Annotated[
+        DraftLength | None, Doc("tokens of the shortest draft that is worth verifying")
+    ] = None
+    match: Annotated[
+        DraftLength | None, Doc("tokens that must occur earlier in the text for a draft")
+    ] = None
+    min_match: Annotated[
+        DraftLength | None,
+        Doc("tokens of the shortest such occurrence, where `match` is the longest"),
+    ] = None
+    hits: Annotated[DraftLength | None, Doc("times that it must have occurred")] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Speculative:
     """``speculative = { … }``: speculative decoding."""
 
-    method: Annotated[Word, Doc("`mtp`, `eagle3`, `ngram` …, by the engine's own name")]
-    tokens: Annotated[int, Range(least=1, most=64), Doc("tokens drafted in each step")]
+    methods: Annotated[
+        WordOrWords,
+        Doc(
+            "`mtp`, `eagle3`, `draft`, `ngram` …; a list where the engine takes several",
+            key="method",
+        ),
+    ]
+    tokens: Annotated[
+        DraftLength | None,
+        Doc("tokens drafted in each step; may be unset where n-grams alone draft"),
+    ] = None
+    model: Annotated[DraftModel | None, Doc("the draft model; `mtp` and n-grams need none")] = None
+    gpu_layers: Annotated[
+        Layers | None, Doc("layers of the draft model on the GPUs; unset: all with GPUs")
+    ] = None
+    device: Annotated[
+        WordOrWords, Doc("devices of the draft model as the engine calls them, such as `CUDA1`")
+    ] = ()
+    tensor_parallel: Annotated[
+        Shards | None, Doc("GPUs over which the draft model is split; unset: as the model is")
+    ] = None
+    kv: Annotated[Kv | None, Doc("type of the draft model's key and value cache")] = None
+    ngram: Annotated[NgramTable, Doc("sizes where n-grams draft")] = field(
+        default_factory=NgramTable
+    )
     require: Annotated[
         bool,
         Doc("whether the profile must not run without it: probes that draft nothing are reported"),
@@ -191,8 +232,11 @@ class Profile:
         Kv | None, Doc('type of the key and value cache: `"q8_0"`, or `{ k = "…", v = "…" }`')
     ] = None
     thinking: Annotated[
-        Thinking | None,
-        Doc("whether the model thinks, decided on the server; unset: as the model does by default"),
+        ThinkingChoice | None,
+        Doc(
+            'whether the model thinks, decided on the server: "off", "on", or '
+            "`{ budget = 2048 }` tokens at most; unset: as the model does by default"
+        ),
     ] = None
     tool_parser: Annotated[Word | None, Doc("parser of tool calls; setting it enables them")] = None
     tools: Annotated[

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Final, Literal
 
-from appliance.domain.spec import EngineOptions, Problem, Profile, Thinking
+from appliance.domain.profile_values import KvCache, Layers
+from appliance.domain.spec import EngineOptions, Problem, Profile, Speculative, Where
 from appliance.domain.value_types import (
     AbsolutePath,
     Count,
@@ -27,6 +28,12 @@ from appliance.domain.value_types import (
 )
 from appliance.engines.shared import llama_cpp_server
 from appliance.engines.shared import refused_arguments as why
+from appliance.engines.shared.drafting import (
+    DraftMethod,
+    by_name,
+    draft_problems,
+    used_methods,
+)
 from appliance.engines.shared.engine import (
     Engine,
     Invocation,
@@ -51,16 +58,43 @@ from appliance.engines.shared.rendering import (
 KV_TYPES: Final = ("f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl")
 _DEFAULT_BATCH: Final = 2048
 _ALL_LAYERS_LEGACY: Final = "999"
-_SPECULATIVE: Final = {
-    "dflash": "draft-dflash",
-    "eagle3": "draft-eagle3",
-    "mtp": "draft-mtp",
-    "ngram": "ngram-simple",
+_NGRAM_OPTIONS: Final[Mapping[str, Mapping[str, str]]] = {
+    **{
+        name: {
+            "match": f"--spec-{name}-size-n",
+            "tokens": f"--spec-{name}-size-m",
+            "hits": f"--spec-{name}-min-hits",
+        }
+        for name in ("ngram-simple", "ngram-map-k", "ngram-map-k4v")
+    },
+    "ngram-mod": {
+        "match": "--spec-ngram-mod-n-match",
+        "min_tokens": "--spec-ngram-mod-n-min",
+        "tokens": "--spec-ngram-mod-n-max",
+    },
 }
+"""Options for sizes of n-grams, by the method in llama.cpp's own words."""
+_MOD_MIN_TOKENS: Final = 48
+"""Shortest draft of ngram-mod, where nothing is said."""
+_NGRAM: Final = {
+    name: DraftMethod(name=name, sizes=frozenset(options), counts_tokens=False)
+    for name, options in _NGRAM_OPTIONS.items()
+}
+METHODS: Final = by_name(
+    {
+        "mtp": DraftMethod(name="draft-mtp", model="optional"),
+        "eagle3": DraftMethod(name="draft-eagle3", model="required"),
+        "dflash": DraftMethod(name="draft-dflash", model="required"),
+        "dspark": DraftMethod(name="draft-dspark", model="required"),
+        "draft": DraftMethod(name="draft-simple", model="required"),
+        "ngram": _NGRAM["ngram-simple"],
+        **_NGRAM,
+        "ngram-cache": DraftMethod(name="ngram-cache"),
+    }
+)
 
 
 _MAX_INDEX: Final = 1023
-_MAX_LAYER: Final = 9999
 _MAX_RANGES: Final = 4096
 """Limit of a text with ranges, in characters."""
 _RANGE: Final = re.compile(r"(\d{1,4})(?:-(\d{1,4}))?\Z", re.ASCII)
@@ -91,14 +125,6 @@ def _ranges(text: str) -> set[int]:
     return found
 
 
-def _layers(value: object) -> Literal["all"] | int:
-    if value == "all":
-        return "all"
-    if isinstance(value, int) and is_index(value, _MAX_LAYER):
-        return value
-    raise WrongValueError(f'{shown(value)} is neither "all" nor a number of layers')
-
-
 def _experts(value: object) -> Literal["all"] | tuple[int, ...]:
     return "all" if value == "all" else _numbers(value)
 
@@ -116,7 +142,6 @@ def _cache_mib(value: object) -> int:
 
 
 _Cpus = Annotated[tuple[int, ...], ValueParser(_numbers), TypeName("range or list")]
-_Layers = Annotated[Literal["all"] | int, ValueParser(_layers), TypeName("all or number")]
 _Experts = Annotated[
     Literal["all"] | tuple[int, ...], ValueParser(_experts), TypeName("all, range or list")
 ]
@@ -129,7 +154,7 @@ class LlamaServerOptions(EngineOptions):
     """``[llama-server]``: options of llama.cpp's HTTP server."""
 
     gpu_layers: Annotated[
-        _Layers | None,
+        Layers | None,
         Doc('layers on the GPUs: `"all"` or a number; unset: all with GPUs, 0 without'),
     ] = None
     cpu_experts: Annotated[
@@ -246,14 +271,55 @@ def cpu_mask(cpus: Iterable[int]) -> str:
 def _behaviour(profile: Profile, options: LlamaServerOptions) -> Iterator[str]:
     yield from words("--flash-attn", options.flash_attn)
     yield from switch("--embedding", on=options.embedding)
-    if profile.thinking is not None:
-        # The budget works on old builds and new ones, whatever the template calls the switch.
-        budget = "0" if profile.thinking is Thinking.OFF else "-1"
-        yield from ("--reasoning-budget", budget)
-    if profile.speculative is not None:
-        method = profile.speculative.method
-        yield from ("--spec-type", _SPECULATIVE.get(method, method))
-        yield from ("--spec-draft-n-max", str(profile.speculative.tokens))
+    yield from _thinking(profile, options)
+    yield from _drafting(profile)
+
+
+def _thinking(profile: Profile, options: LlamaServerOptions) -> Iterator[str]:
+    if profile.thinking is None:
+        return
+    budget = profile.thinking.budget_tokens
+    if options.legacy_options:
+        # Builds of that time take 0 for a template without thinking.
+        yield from ("--reasoning-budget", str(budget or -1) if profile.thinking.on else "0")
+        return
+    yield from ("--reasoning", "on" if profile.thinking.on else "off")
+    yield from words("--reasoning-budget", budget)
+
+
+def _drafting(profile: Profile) -> Iterator[str]:
+    speculative = profile.speculative
+    if speculative is None:
+        return
+    used = used_methods(speculative, METHODS)
+    yield from ("--spec-type", ",".join(method.name for method in used))
+    if not all(method.sizes for method in used):
+        yield from words("--spec-draft-n-max", speculative.tokens)
+    if any(method.model != "none" for method in used):
+        yield from _draft_model(speculative, on_gpus=profile.gpus != ())
+        tokens = speculative.ngram.tokens
+    else:
+        tokens = speculative.ngram.tokens or speculative.tokens
+    for name in (method.name for method in used if method.sizes):
+        sizes = replace(speculative.ngram, tokens=tokens)
+        if name == "ngram-mod" and (tokens or _MOD_MIN_TOKENS) < _MOD_MIN_TOKENS:
+            sizes = replace(sizes, min_tokens=sizes.min_tokens or tokens)
+        for key, option in _NGRAM_OPTIONS[name].items():
+            yield from words(option, getattr(sizes, key))
+
+
+def _draft_model(speculative: Speculative, *, on_gpus: bool) -> Iterator[str]:
+    if speculative.model is not None:
+        repository = hf_repository(speculative.model)
+        file = ("--spec-draft-model", speculative.model)
+        yield from file if repository is None else ("--spec-draft-hf", repository)
+        layers = speculative.gpu_layers
+        yield from ("--spec-draft-ngl", str("all" if layers is None and on_gpus else layers or 0))
+    if speculative.device:
+        yield from ("--spec-draft-device", ",".join(speculative.device))
+    if speculative.kv is not None:
+        yield from ("--spec-draft-type-k", speculative.kv.k)
+        yield from ("--spec-draft-type-v", speculative.kv.v)
 
 
 def _ours(profile: Profile, options: LlamaServerOptions) -> Iterator[str]:
@@ -426,11 +492,11 @@ def _common_problems(profile: Profile, options: LlamaServerOptions) -> Iterator[
     if profile.tool_parser is not None:
         text = "llama-server reads tool calls by the model's own template: remove tool_parser"
         yield Problem(where=("tool_parser",), text=text)
-    for side in () if profile.kv is None else (profile.kv.k, profile.kv.v):
-        if side not in KV_TYPES:
-            text = f'kv "{side}" is unknown to llama-server: use one of {", ".join(KV_TYPES)}'
-            yield Problem(where=("kv",), text=text)
-            break
+    yield from _kv_problems(profile.kv, ("kv",))
+    if profile.speculative is not None:
+        yield from _kv_problems(profile.speculative.kv, ("speculative", "kv"))
+    placement = frozenset({"gpu_layers", "device", "kv"})
+    yield from draft_problems(profile, METHODS, placement=placement, several=True)
     if profile.speculative is not None and options.legacy_options:
         text = "builds from before June 2026 spell this differently: remove legacy_options"
         yield Problem(where=("speculative",), text=text)
@@ -438,6 +504,13 @@ def _common_problems(profile: Profile, options: LlamaServerOptions) -> Iterator[
     if socket is not None and not socket.endswith(".sock"):
         text = "llama-server takes an address for a socket only if the address ends in .sock"
         yield Problem(where=("socket",), text=text)
+
+
+def _kv_problems(kv: KvCache | None, where: Where) -> Iterator[Problem]:
+    sides = () if kv is None else (kv.k, kv.v)
+    for side in [side for side in sides if side not in KV_TYPES][:1]:
+        text = f'kv "{side}" is unknown to llama-server: use one of {", ".join(KV_TYPES)}'
+        yield Problem(where=where, text=text)
 
 
 def _table_problems(profile: Profile, options: LlamaServerOptions) -> Iterator[Problem]:

@@ -1,12 +1,18 @@
 """Engine SGLang, started as ``sglang serve`` or through a Python that has it installed."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Annotated, Final
 
-from appliance.domain.spec import EngineOptions, Problem, Profile
+from appliance.domain.spec import EngineOptions, Problem, Profile, Speculative
 from appliance.domain.value_types import Doc, Fraction, Range, Shards, Text, Word
 from appliance.engines.shared import refused_arguments as why
+from appliance.engines.shared.drafting import (
+    DraftMethod,
+    by_name,
+    draft_problems,
+    used_methods,
+)
 from appliance.engines.shared.engine import (
     Engine,
     Invocation,
@@ -21,8 +27,9 @@ from appliance.engines.shared.engine import (
 from appliance.engines.shared.probing import Probing, VersionPage
 from appliance.engines.shared.pytorch import (
     architecture_task,
+    budget_problems,
     enough_gpus,
-    one_kv_type,
+    kv_problems,
     parses_tools,
     shard_split,
     shards,
@@ -32,6 +39,7 @@ from appliance.engines.shared.pytorch import (
 )
 from appliance.engines.shared.rendering import (
     LOOPBACK,
+    compact_json,
     environment,
     hf_repository,
     hf_variables,
@@ -39,15 +47,37 @@ from appliance.engines.shared.rendering import (
     words,
 )
 
+# srt/server_args.py, kv_cache_dtype. "auto" takes FP8 from a checkpoint that names it.
 KV_TYPES: Final = {
     "auto": "auto",
     "bf16": "bf16",
-    "f16": "auto",
     "fp8": "fp8_e4m3",
-    "fp8_e4m3": "fp8_e4m3",
-    "fp8_e5m2": "fp8_e5m2",
+    **{name: name for name in ("fp8_e4m3", "fp8_e5m2", "mxfp8", "nvfp4", "fp4_mx_block16")},
 }
-_ALGORITHMS: Final = {"eagle": "EAGLE", "eagle3": "EAGLE3", "mtp": "NEXTN", "ngram": "NGRAM"}
+_DRAFT_KV_TYPES: Final = {
+    name: word
+    for name, word in KV_TYPES.items()
+    if word in {"auto", "bf16", "fp8_e4m3", "fp8_e5m2"}
+}
+
+# srt/arg_groups/fields/spec.py and speculative_hook.py.
+_STANDALONE: Final = DraftMethod(name="STANDALONE", model="required")
+METHODS: Final = by_name(
+    {
+        "mtp": DraftMethod(name="NEXTN", model="optional"),
+        "eagle": DraftMethod(name="EAGLE", model="optional"),
+        "eagle3": DraftMethod(name="EAGLE3", model="required"),
+        "dflash": DraftMethod(name="DFLASH", model="required", counts_tokens=False),
+        # Its drafts may be part of the model's own files.
+        "dspark": DraftMethod(name="DSPARK", model="optional", counts_tokens=False),
+        "standalone": _STANDALONE,
+        "draft": _STANDALONE,
+        "ngram": DraftMethod(name="NGRAM"),
+    }
+)
+
+
+_CHAT_KWARGS: Final = "--default-chat-template-kwargs"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,13 +150,35 @@ def _common(profile: Profile) -> Iterator[str]:
     yield from words("--max-running-requests", profile.parallel)
     if profile.kv is not None:
         yield from ("--kv-cache-dtype", KV_TYPES[profile.kv.k])
+    if profile.thinking is not None:
+        yield from (_CHAT_KWARGS, compact_json({"enable_thinking": profile.thinking.on}))
+        # Without this a request's budget is not enforced (docs: Thinking Budget).
+        limited = profile.thinking.budget_tokens is not None
+        yield from switch("--enable-strict-thinking", on=limited)
     yield from words("--tool-call-parser", profile.tool_parser)
     if profile.speculative is not None:
-        steps = profile.speculative.tokens
-        yield from ("--speculative-algorithm", _ALGORITHMS[profile.speculative.method])
-        yield from ("--speculative-num-steps", str(steps), "--speculative-eagle-topk", "1")
-        # One chain of drafts: the engine itself corrects any other number to this.
-        yield from ("--speculative-num-draft-tokens", str(steps + 1))
+        yield from _drafting(profile.speculative)
+
+
+def _drafting(speculative: Speculative) -> Iterator[str]:
+    algorithm = used_methods(speculative, METHODS)[0].name
+    yield from ("--speculative-algorithm", algorithm)
+    if speculative.model is not None:
+        model = hf_repository(speculative.model) or speculative.model
+        yield from ("--speculative-draft-model-path", model)
+    if speculative.kv is not None:
+        kv = _DRAFT_KV_TYPES[speculative.kv.k]
+        yield from ("--speculative-draft-kv-cache-dtype", kv)
+    tokens = speculative.tokens
+    if tokens is None:
+        return
+    if algorithm == "DSPARK":
+        yield from ("--speculative-dspark-block-size", str(tokens))
+        return
+    if algorithm not in {"DFLASH", "NGRAM"}:
+        # One chain of drafts: the engine itself corrects any other number of tokens to this.
+        yield from ("--speculative-num-steps", str(tokens), "--speculative-eagle-topk", "1")
+    yield from ("--speculative-num-draft-tokens", str(tokens + 1))
 
 
 def _table(options: SglangOptions) -> Iterator[str]:
@@ -210,20 +262,19 @@ RULES: Final = why.ArgumentRules(
 
 def _problems(profile: Profile) -> Iterator[Problem]:
     options = options_of(SglangOptions, profile)
-    yield from why.argument_problems(profile, RULES)
-    yield from one_kv_type(profile, "sglang", KV_TYPES)
-    yield from tool_problems(profile)
-    yield from enough_gpus(profile, "sglang", options.tensor_parallel, options.pipeline_parallel)
+    rules = RULES
     if profile.thinking is not None:
-        text = "sglang cannot set thinking on the server: remove thinking"
-        yield Problem(where=("thinking",), text=text)
+        rules = replace(RULES, keys={**RULES.keys, _CHAT_KWARGS: "thinking"})
+    yield from why.argument_problems(profile, rules)
+    yield from kv_problems(profile, KV_TYPES, _DRAFT_KV_TYPES)
+    yield from draft_problems(profile, METHODS, placement=frozenset({"kv"}))
+    yield from tool_problems(profile)
+    yield from budget_problems(profile, options.reasoning_parser)
+    yield from enough_gpus(profile, "sglang", options.tensor_parallel, options.pipeline_parallel)
     if profile.endpoint.socket is not None:
         yield Problem(where=("socket",), text="sglang listens on a port only: set port")
     if len(profile.models) > 1:
         yield Problem(where=("served",), text="sglang answers to one name only: keep one")
-    if profile.speculative is not None and profile.speculative.method not in _ALGORITHMS:
-        text = f"sglang knows the methods {', '.join(_ALGORITHMS)}"
-        yield Problem(where=("speculative", "method"), text=text)
 
 
 def _memory(profile: Profile) -> MemoryUse:
@@ -247,6 +298,12 @@ def _reasons(profile: Profile) -> bool | None:
     return None if options_of(SglangOptions, profile).reasoning_parser is None else True
 
 
+def _thinking_parameters(profile: Profile) -> Mapping[str, object]:
+    """Return the budget of thinking, which SGLang takes from requests alone."""
+    budget = None if profile.thinking is None else profile.thinking.budget_tokens
+    return {} if budget is None else {"custom_params.thinking_budget": budget}
+
+
 ENGINE: Final = Engine(
     name="sglang",
     options=SglangOptions,
@@ -260,6 +317,7 @@ ENGINE: Final = Engine(
     refused_variable_families={"SGLANG_GRPC_": why.LISTENER},
     tools=parses_tools,
     reasoning=_reasons,
+    thinking_parameters=_thinking_parameters,
     metrics=Metrics(
         running=("sglang:num_running_reqs",),
         queued=("sglang:num_queue_reqs",),

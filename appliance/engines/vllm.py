@@ -1,15 +1,21 @@
 """Engine vLLM, started as ``vllm serve``."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import Annotated, Final
 
 from appliance.domain.model_headers import Safetensors
-from appliance.domain.spec import EngineOptions, Problem, Profile, Thinking
+from appliance.domain.spec import EngineOptions, Problem, Profile, Speculative
 from appliance.domain.value_types import AbsolutePath, Count, Doc, Fraction, Shards, Size, Word
 from appliance.engines.shared import refused_arguments as why
+from appliance.engines.shared.drafting import (
+    DraftMethod,
+    by_name,
+    draft_problems,
+    used_methods,
+)
 from appliance.engines.shared.engine import (
     Engine,
     Invocation,
@@ -24,8 +30,9 @@ from appliance.engines.shared.engine import (
 from appliance.engines.shared.probing import Probing, VersionPage
 from appliance.engines.shared.pytorch import (
     architecture_task,
+    budget_problems,
     enough_gpus,
-    one_kv_type,
+    kv_problems,
     parses_tools,
     shard_split,
     shards,
@@ -43,15 +50,44 @@ from appliance.engines.shared.rendering import (
     words,
 )
 
-# A sixteen-bit cache takes the model's own type: vLLM calls that auto.
+# vllm/config/cache.py, CacheDType. "auto" is no sixteen-bit type: it takes FP8 from a checkpoint that
+# names kv_cache_quant_algo. float16 and bfloat16 have to be the model's own type.
 KV_TYPES: Final = {
     "auto": "auto",
-    "bf16": "auto",
-    "f16": "auto",
-    "fp8": "fp8",
-    "fp8_e4m3": "fp8_e4m3",
-    "fp8_e5m2": "fp8_e5m2",
+    "bf16": "bfloat16",
+    "f16": "float16",
+    **{
+        name: name
+        for name in (
+            *("fp8", "fp8_e4m3", "fp8_e5m2", "fp8_ds_mla", "fp8_per_token_head"),
+            *("int4_per_token_head", "int8_per_token_head", "nvfp4", "nvfp4_4over6"),
+            *("turboquant_k8v4", "turboquant_4bit_nc", "turboquant_k3v4_nc", "turboquant_3bit_nc"),
+        )
+    },
 }
+_SIXTEEN_BITS: Final = {"bf16": {"bfloat16"}, "f16": {"float16", "half"}}
+"""Values of ``dtype`` by the type of a sixteen-bit cache."""
+
+# vllm/config/speculative.py, SpeculativeMethod.
+_MTP: Final = DraftMethod(name="mtp", model="optional")
+METHODS: Final = by_name(
+    {
+        "mtp": _MTP,
+        "eagle": DraftMethod(name="eagle", model="required"),
+        "eagle3": DraftMethod(name="eagle3", model="required"),
+        "dflash": DraftMethod(name="dflash", model="required"),
+        "dspark": DraftMethod(name="dspark", model="optional"),
+        "draft": DraftMethod(name="draft_model", model="required"),
+        "medusa": DraftMethod(name="medusa", model="required"),
+        "mlp_speculator": DraftMethod(name="mlp_speculator", model="required"),
+        "ngram": DraftMethod(name="ngram", sizes=frozenset({"match", "min_match"})),
+        "ngram_gpu": DraftMethod(name="ngram_gpu", sizes=frozenset({"match", "min_match"})),
+        "suffix": DraftMethod(name="suffix", counts_tokens=False),
+        # Older names of the same, by the model.
+        **dict.fromkeys(("deepseek_mtp", "ernie_mtp", "glm4_moe_mtp", "mimo_mtp"), _MTP),
+        **dict.fromkeys(("qwen3_next_mtp", "qwen3_5_mtp"), _MTP),
+    }
+)
 _OURS: Final = {
     "VLLM_HOST_IP": LOOPBACK,
     "VLLM_NO_USAGE_STATS": "1",
@@ -134,17 +170,25 @@ def _common(profile: Profile) -> Iterator[str]:
     if profile.kv is not None:
         yield from ("--kv-cache-dtype", KV_TYPES[profile.kv.k])
     if profile.thinking is not None:
-        enabled = profile.thinking is Thinking.ON
-        yield from (_CHAT_KWARGS, compact_json({"enable_thinking": enabled}))
+        yield from (_CHAT_KWARGS, compact_json({"enable_thinking": profile.thinking.on}))
     if profile.tool_parser is not None:
         # A parser without the automatic choice does nothing.
         yield from ("--enable-auto-tool-choice", "--tool-call-parser", profile.tool_parser)
     if profile.speculative is not None:
-        drafting = {
-            "method": profile.speculative.method,
-            "num_speculative_tokens": profile.speculative.tokens,
-        }
-        yield from ("--speculative-config", compact_json(drafting))
+        yield from ("--speculative-config", compact_json(_drafting(profile.speculative)))
+
+
+def _drafting(speculative: Speculative) -> Mapping[str, object]:
+    values = {
+        "method": used_methods(speculative, METHODS)[0].name,
+        "num_speculative_tokens": speculative.tokens,
+        "model": speculative.model and (hf_repository(speculative.model) or speculative.model),
+        "draft_tensor_parallel_size": speculative.tensor_parallel,
+        "kv_cache_dtype": None if speculative.kv is None else KV_TYPES[speculative.kv.k],
+        "prompt_lookup_max": speculative.ngram.match,
+        "prompt_lookup_min": speculative.ngram.min_match,
+    }
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _table(options: VllmOptions) -> Iterator[str]:
@@ -275,12 +319,22 @@ def _problems(profile: Profile) -> Iterator[Problem]:
     if profile.thinking is not None:
         rules = replace(RULES, keys={**RULES.keys, _CHAT_KWARGS: "thinking"})
     yield from why.argument_problems(profile, rules)
-    yield from one_kv_type(profile, "vllm", KV_TYPES)
+    yield from kv_problems(profile, KV_TYPES, KV_TYPES)
+    yield from _dtype_problems(profile, options)
+    yield from draft_problems(profile, METHODS, placement=frozenset({"tensor_parallel", "kv"}))
     if ":" in (hf_repository(profile.model) or ""):
         text = "vLLM names no quantisation in a repository: remove what follows the colon"
         yield Problem(where=("model",), text=text)
     yield from tool_problems(profile)
+    yield from budget_problems(profile, options.reasoning_parser)
     yield from enough_gpus(profile, "vllm", options.tensor_parallel, options.pipeline_parallel)
+
+
+def _dtype_problems(profile: Profile, options: VllmOptions) -> Iterator[Problem]:
+    kv = None if profile.kv is None else profile.kv.k
+    if kv in _SIXTEEN_BITS and options.dtype not in {None, "auto", *_SIXTEEN_BITS[kv]}:
+        text = f'a cache of "{kv}" needs a model of that type, and dtype is "{options.dtype}"'
+        yield Problem(where=("kv",), text=text)
 
 
 _UTILISATION: Final = 0.92
@@ -360,6 +414,12 @@ def _reasons(profile: Profile) -> bool | None:
     return None if options_of(VllmOptions, profile).reasoning_parser is None else True
 
 
+def _thinking_parameters(profile: Profile) -> Mapping[str, object]:
+    """Return the budget of thinking, which vLLM takes from requests alone (SamplingParams)."""
+    budget = None if profile.thinking is None else profile.thinking.budget_tokens
+    return {} if budget is None else {"thinking_token_budget": budget}
+
+
 ENGINE: Final = Engine(
     name="vllm",
     options=VllmOptions,
@@ -399,6 +459,7 @@ ENGINE: Final = Engine(
     },
     tools=parses_tools,
     reasoning=_reasons,
+    thinking_parameters=_thinking_parameters,
     metrics=Metrics(
         running=("vllm:num_requests_running",),
         queued=("vllm:num_requests_waiting",),

@@ -117,9 +117,16 @@ of one owner, loopback only, never root, readiness and a complete stop; root is 
   given `ctx` times `parallel`; with `kv_unified` the requests share `ctx` tokens.
 - `served` may hold patterns such as `claude-*`. An engine is given the plain names only, or the
   profile's name when there is none.
-- `kv = "f16"` means sixteen bits: vLLM and SGLang then take the model's own type (`auto`).
-- `thinking` is `--default-chat-template-kwargs` for vLLM and `--reasoning-budget` for
-  llama-server; SGLang has no such switch, and the key is refused.
+- `kv = "f16"` and `"bf16"` are `float16` and `bfloat16` for vLLM, which takes only the model's own of the two. `"auto"` is
+  what the checkpoint says, and may be FP8. SGLang has no `f16`.
+- `thinking` is `--reasoning` for llama-server, and `enable_thinking` in `--default-chat-template-kwargs` for vLLM and
+  SGLang. A budget is `--reasoning-budget` for llama-server. vLLM and SGLang take one from requests alone, so the gateway
+  sets it in each, and removes a client's own; both need a `reasoning_parser`.
+- `speculative` names methods by one word for all engines, or by the engine's own. `mtp`, `eagle3`, `dflash`, `dspark` and
+  `draft` (a small model of the same kind) are common to all but the embedded engine; llama-server also takes `ngram-simple`, `ngram-mod`,
+  `ngram-map-k`, `ngram-map-k4v`, `ngram-cache` and lists such as `["mtp", "ngram-mod"]`, vLLM `eagle`, `medusa`,
+  `mlp_speculator`, `ngram`, `ngram_gpu` and `suffix`, SGLang `eagle`, `standalone` and `ngram`. What drafts with a model of its own
+  needs `model`.
 - With `thinking = "off"` the gateway also removes request parameters that would turn thinking on again:
   `reasoning_effort`, `reasoning_budget_tokens`, `chat_template_kwargs.enable_thinking` and their
   like, apart from what `[gateway] set` sets. A client that writes the prompt or the beginning of
@@ -153,9 +160,7 @@ def settings_page() -> str:
 
 def profiles_page() -> str:
     """Return the text of docs/reference/profiles.md."""
-    tables = [
-        f"## {_title(name, model)}\n\n{_table(model)}\n" for name, model in _inner(ProfileFile)
-    ]
+    tables = [f"## {_title(name, model)}\n\n{_table(model)}\n" for name, model in _all(ProfileFile)]
     return _PROFILES.format(
         note=_NOTE, top=_table(ProfileFile), tables="".join(tables), overrides=_override_rows()
     )
@@ -179,6 +184,13 @@ def _inner(model: type[BaseModel]) -> Iterator[tuple[str, type[BaseModel]]]:
     for name, field in model.model_fields.items():
         if inner := table_model(field.annotation):
             yield field.alias or name, inner
+
+
+def _all(model: type[BaseModel]) -> Iterator[tuple[str, type[BaseModel]]]:
+    """Return the tables in a model, and those in them, each before its own."""
+    for name, inner in _inner(model):
+        yield name, inner
+        yield from _all(inner)
 
 
 def _table(model: type[BaseModel], variables: str | None = None) -> str:

@@ -167,6 +167,10 @@ def _no_tools(_profile: Profile) -> bool:
     return False
 
 
+def _no_parameters(_profile: Profile) -> Mapping[str, object]:
+    return {}
+
+
 def _not_known(_profile: Profile) -> None:
     return None
 
@@ -223,6 +227,9 @@ class Engine:
     reasoning: Callable[[Profile], bool | None] = _not_known
     """Function that tells whether a profile's options keep thinking apart from answers; None: they
     do not tell."""
+    thinking_parameters: Callable[[Profile], Mapping[str, object]] = _no_parameters
+    """Function that returns request parameters, dots reaching into objects, which the gateway has to
+    set so that thinking is as the profile says: what the engine takes from requests alone."""
     metrics: Metrics = field(default_factory=Metrics)
     probing: Probing = field(default_factory=Probing)
     kv_cache_page: KvCachePage | None = None

@@ -4,7 +4,8 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from appliance.domain.model_headers import Safetensors
-from appliance.domain.spec import Problem, Profile
+from appliance.domain.profile_values import KvCache
+from appliance.domain.spec import Problem, Profile, Where
 from appliance.engines.shared.engine import InvocationContext, Task
 
 _SUFFIXES: Final = (
@@ -53,16 +54,27 @@ def temporary_directory(profile: Profile, context: InvocationContext) -> str:
     return f"{context.cache_root}/{profile.name}/tmp"  # noqa: S108 - of this profile
 
 
-def one_kv_type(profile: Profile, engine: str, known: Mapping[str, str]) -> Iterator[Problem]:
-    """Find problems of ``kv`` for an engine with one type for keys and values."""
-    if profile.kv is None:
+def kv_problems(
+    profile: Profile, known: Mapping[str, str], known_for_drafts: Mapping[str, str]
+) -> Iterator[Problem]:
+    """Find problems of ``kv``, also that of drafts, for an engine with one type for keys and values."""
+    yield from _one_kv_type(profile.kv, ("kv",), profile.engine, known)
+    if profile.speculative is not None:
+        kv, where = profile.speculative.kv, ("speculative", "kv")
+        yield from _one_kv_type(kv, where, profile.engine, known_for_drafts)
+
+
+def _one_kv_type(
+    kv: KvCache | None, where: Where, engine: str, known: Mapping[str, str]
+) -> Iterator[Problem]:
+    if kv is None:
         return
-    if profile.kv.k != profile.kv.v:
+    if kv.k != kv.v:
         text = f"{engine} has one type for keys and values: write kv as one word"
-        yield Problem(where=("kv",), text=text)
-    elif profile.kv.k not in known:
-        text = f'kv "{profile.kv.k}" is unknown to {engine}: use one of {", ".join(known)}'
-        yield Problem(where=("kv",), text=text)
+        yield Problem(where=where, text=text)
+    elif kv.k not in known:
+        text = f'kv "{kv.k}" is unknown to {engine}: use one of {", ".join(known)}'
+        yield Problem(where=where, text=text)
 
 
 def parses_tools(profile: Profile) -> bool:
@@ -75,6 +87,14 @@ def tool_problems(profile: Profile) -> Iterator[Problem]:
     if profile.tools and profile.tool_parser is None:
         text = f"{profile.engine} reads no tool calls without a parser: set tool_parser"
         yield Problem(where=("tools",), text=text)
+
+
+def budget_problems(profile: Profile, reasoning_parser: str | None) -> Iterator[Problem]:
+    """Find the problem of a budget of thinking that the engine cannot see the end of."""
+    limited = profile.thinking is not None and profile.thinking.budget_tokens is not None
+    if limited and reasoning_parser is None:
+        text = f"{profile.engine} ends a thought by its reasoning parser: set reasoning_parser"
+        yield Problem(where=("thinking",), text=text)
 
 
 def enough_gpus(

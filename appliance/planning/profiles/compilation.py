@@ -20,7 +20,7 @@ from appliance.domain.model_headers import (
     Unread,
 )
 from appliance.domain.profile import Abilities, Applied, Need, WarmUp
-from appliance.domain.spec import Problem, Profile, Thinking
+from appliance.domain.spec import Problem, Profile
 from appliance.engines import ENGINES
 from appliance.engines.shared.engine import Invocation, Task
 from appliance.engines.shared.rendering import hf_cache_path, hf_repository
@@ -174,10 +174,7 @@ def abilities_of(profile: Profile, model: Safetensors | None) -> Abilities:
     vision = engine.vision(profile) if profile.vision is None else profile.vision
     if vision is None and model is not None and model.config:
         vision = _VISION_CONFIG in model.config
-    if profile.thinking is None:
-        reasoning = engine.reasoning(profile)
-    else:
-        reasoning = profile.thinking is Thinking.ON
+    reasoning = engine.reasoning(profile) if profile.thinking is None else profile.thinking.on
     embeddings = {WarmUp.EMBEDDING: True, WarmUp.NONE: None}.get(warm_up_of(profile, model), False)
     return Abilities(vision=vision, embeddings=embeddings, reasoning=reasoning)
 

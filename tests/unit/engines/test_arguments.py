@@ -36,15 +36,64 @@ def added(engine: str, keys: str) -> str:
             'kv = { k = "q8_0", v = "f16" }\n',
             "--cache-type-k q8_0 --cache-type-v f16",
         ),
-        ('thinking = "off"\n', "--reasoning-budget"),
-        ('thinking = "on"\n', "--reasoning-budget -1"),
+        ('thinking = "on"\n', "--reasoning on"),
+        ("thinking = { budget = 2048 }\n", "--reasoning on --reasoning-budget 2048"),
+        ('thinking = "on"\n' + LLAMA + "legacy_options = true\n", "999 --reasoning-budget -1"),
+        (
+            "thinking = { budget = 9 }\n" + LLAMA + "legacy_options = true\n",
+            "999 --reasoning-budget 9",
+        ),
         (
             'speculative = { method = "mtp", tokens = 3 }\n',
             "--spec-type draft-mtp --spec-draft-n-max 3",
         ),
         (
-            'speculative = { method = "else", tokens = 3 }\n',
-            "--spec-type else --spec-draft-n-max 3",
+            'speculative = { method = "draft-mtp", tokens = 3 }\n',
+            "--spec-type draft-mtp --spec-draft-n-max 3",
+        ),
+        (
+            'speculative = { method = "ngram-simple", tokens = 40, ngram = { match = 9, hits = 2 } }\n',
+            (
+                "--spec-type ngram-simple --spec-ngram-simple-size-n 9"
+                " --spec-ngram-simple-size-m 40 --spec-ngram-simple-min-hits 2"
+            ),
+        ),
+        (
+            'speculative = { method = "ngram-mod", tokens = 20 }\n',
+            "--spec-type ngram-mod --spec-ngram-mod-n-min 20 --spec-ngram-mod-n-max 20",
+        ),
+        ('speculative = { method = "ngram-mod" }\n', "--spec-type ngram-mod"),
+        (
+            'speculative = { method = "ngram-cache", tokens = 4 }\n',
+            "--spec-type ngram-cache --spec-draft-n-max 4",
+        ),
+        (
+            (
+                'speculative = { method = ["mtp", "ngram-mod"], tokens = 3,'
+                " ngram = { tokens = 64, match = 24, min_tokens = 30 } }\n"
+            ),
+            (
+                "--spec-type draft-mtp,ngram-mod --spec-draft-n-max 3 --spec-ngram-mod-n-match 24"
+                " --spec-ngram-mod-n-min 30 --spec-ngram-mod-n-max 64"
+            ),
+        ),
+        (
+            (
+                'speculative = { method = "eagle3", tokens = 3, model = "/d.gguf", gpu_layers = 4,'
+                ' device = "CUDA1", kv = "q8_0" }\n'
+            ),
+            (
+                "--spec-type draft-eagle3 --spec-draft-n-max 3 --spec-draft-model /d.gguf"
+                " --spec-draft-ngl 4 --spec-draft-device CUDA1 --spec-draft-type-k q8_0"
+                " --spec-draft-type-v q8_0"
+            ),
+        ),
+        (
+            'speculative = { method = "draft", tokens = 8, model = "hf:o/n:Q4" }\n',
+            (
+                "--spec-type draft-simple --spec-draft-n-max 8 --spec-draft-hf o/n:Q4"
+                " --spec-draft-ngl"
+            ),
         ),
         ("gpus = []\n", "--device none"),
         (LLAMA + "gpu_layers = 7\n", "7"),
@@ -72,8 +121,32 @@ def test_keys_of_llama_server(keys: str, arguments: str) -> None:
 @pytest.mark.parametrize(
     ("keys", "arguments"),
     [
-        ('kv = "f16"\n', "--kv-cache-dtype auto"),
+        ('kv = "f16"\n', "--kv-cache-dtype float16"),
+        ('kv = "bf16"\n', "--kv-cache-dtype bfloat16"),
+        ('kv = "auto"\n', "--kv-cache-dtype auto"),
+        ('kv = "nvfp4"\n', "--kv-cache-dtype nvfp4"),
+        ('kv = "int8_per_token_head"\n', "--kv-cache-dtype int8_per_token_head"),
+        ('kv = "turboquant_k8v4"\n', "--kv-cache-dtype turboquant_k8v4"),
         ('kv = "fp8"\n', "--kv-cache-dtype fp8"),
+        (
+            "thinking = { budget = 512 }\n" + VLLM + 'reasoning_parser = "qwen3"\n',
+            '--default-chat-template-kwargs {"enable_thinking":true} --reasoning-parser qwen3',
+        ),
+        (
+            'speculative = { method = "eagle3", tokens = 3, model = "hf:o/n", tensor_parallel = 1, kv = "fp8" }\n',
+            (
+                '--speculative-config {"method":"eagle3","num_speculative_tokens":3,"model":"o/n",'
+                '"draft_tensor_parallel_size":1,"kv_cache_dtype":"fp8"}'
+            ),
+        ),
+        (
+            'speculative = { method = "ngram", tokens = 5, ngram = { match = 4, min_match = 2 } }\n',
+            (
+                '--speculative-config {"method":"ngram","num_speculative_tokens":5,'
+                '"prompt_lookup_max":4,"prompt_lookup_min":2}'
+            ),
+        ),
+        ('speculative = { method = "suffix" }\n', '--speculative-config {"method":"suffix"}'),
         ('thinking = "on"\n', '--default-chat-template-kwargs {"enable_thinking":true}'),
         ('tool_parser = "hermes"\n', "--enable-auto-tool-choice --tool-call-parser hermes"),
         (
@@ -87,7 +160,7 @@ def test_keys_of_llama_server(keys: str, arguments: str) -> None:
     ],
 )
 def test_keys_of_vllm(keys: str, arguments: str) -> None:
-    """A cache of sixteen bits has the model's own type; a parser comes with its switch."""
+    """A cache is of the type that is written, never what a checkpoint says; a parser comes with its switch."""
     assert added("vllm", keys) == arguments
 
 
@@ -102,6 +175,40 @@ def test_keys_of_vllm(keys: str, arguments: str) -> None:
                 " --speculative-eagle-topk 1 --speculative-num-draft-tokens 4"
             ),
         ),
+        ('kv = "bf16"\n', "--kv-cache-dtype bf16"),
+        ('kv = "mxfp8"\n', "--kv-cache-dtype mxfp8"),
+        ('kv = "nvfp4"\n', "--kv-cache-dtype nvfp4"),
+        ('thinking = "off"\n', '--default-chat-template-kwargs {"enable_thinking":false}'),
+        (
+            "thinking = { budget = 64 }\n" + SGLANG + 'reasoning_parser = "qwen3"\n',
+            (
+                '--default-chat-template-kwargs {"enable_thinking":true} --enable-strict-thinking'
+                " --reasoning-parser qwen3"
+            ),
+        ),
+        (
+            'speculative = { method = "dflash", tokens = 15, model = "/d", kv = "fp8" }\n',
+            (
+                "--speculative-algorithm DFLASH --speculative-draft-model-path /d"
+                " --speculative-draft-kv-cache-dtype fp8_e4m3 --speculative-num-draft-tokens 16"
+            ),
+        ),
+        ('speculative = { method = "dspark" }\n', "--speculative-algorithm DSPARK"),
+        (
+            'speculative = { method = "dspark", tokens = 7 }\n',
+            "--speculative-algorithm DSPARK --speculative-dspark-block-size 7",
+        ),
+        (
+            'speculative = { method = "standalone", tokens = 4, model = "hf:o/n" }\n',
+            (
+                "--speculative-algorithm STANDALONE --speculative-draft-model-path o/n"
+                " --speculative-num-steps 4 --speculative-eagle-topk 1 --speculative-num-draft-tokens 5"
+            ),
+        ),
+        (
+            'speculative = { method = "ngram", tokens = 4 }\n',
+            "--speculative-algorithm NGRAM --speculative-num-draft-tokens 5",
+        ),
         (SGLANG + "chunked_prefill_size = -1\n", "--chunked-prefill-size -1"),
         (SGLANG + "disable_cuda_graph = true\n", "--disable-cuda-graph"),
     ],
@@ -109,6 +216,18 @@ def test_keys_of_vllm(keys: str, arguments: str) -> None:
 def test_keys_of_sglang(keys: str, arguments: str) -> None:
     """A chain of drafts has one token more than it has steps."""
     assert added("sglang", keys) == arguments
+
+
+def test_thinking_off_is_a_switch_of_llama_server() -> None:
+    """The template is rendered without thinking: a budget of 0 would only cut a thought off."""
+    context = InvocationContext()
+    argv = (
+        ENGINES["llama-server"]
+        .invocation(profile("llama-server", 'thinking = "off"\n'), context)
+        .argv
+    )
+    assert argv[argv.index("--reasoning") + 1] == "off"
+    assert "--reasoning-budget" not in argv
 
 
 def test_sglang_is_started_through_a_python_that_has_it() -> None:

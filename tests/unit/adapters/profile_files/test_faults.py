@@ -131,7 +131,85 @@ COMMAND = 'engine = "command"\nport = 8104\n[command]\nargv = {}\n'
         (
             VLLM + 'kv = "q8_0"\n',
             ('genesis.toml:5: kv "q8_0" is unknown to vllm: use one of auto, bf16, f16, fp8, fp8_e4m3, '
-             "fp8_e5m2"),
+             "fp8_e5m2, fp8_ds_mla, fp8_per_token_head, int4_per_token_head, int8_per_token_head, nvfp4, "
+             "nvfp4_4over6, turboquant_k8v4, turboquant_4bit_nc, turboquant_k3v4_nc, turboquant_3bit_nc"),
+        ),
+        (
+            VLLM + 'kv = "f16"\n[vllm]\ndtype = "bfloat16"\n',
+            'genesis.toml:5: a cache of "f16" needs a model of that type, and dtype is "bfloat16"',
+        ),
+        (
+            SGLANG + 'kv = "f16"\n',
+            ('genesis.toml:5: kv "f16" is unknown to sglang: use one of auto, bf16, fp8, fp8_e4m3, fp8_e5m2, '
+             "mxfp8, nvfp4, fp4_mx_block16"),
+        ),
+        *(
+            (
+                text + f'speculative = {{ method = "{method}", tokens = 3 }}\n',
+                (f'genesis.toml:5: "{method}" drafts with a model of its own, and {engine} does not start '
+                "without one: set speculative.model"),
+            )
+            for engine, text, methods in (
+                ("llama-server", LLAMA, ("eagle3", "dflash", "dspark", "draft")),
+                ("vllm", VLLM, ("eagle", "eagle3", "dflash", "draft", "medusa")),
+                ("sglang", SGLANG, ("eagle3", "dflash", "standalone", "EAGLE3")),
+            )
+            for method in methods
+        ),
+        (
+            VLLM + 'speculative = { method = ["mtp", "ngram"], tokens = 3 }\n',
+            "genesis.toml:5: vllm drafts by one method: keep one",
+        ),
+        (
+            VLLM + 'speculative = { method = "mtp" }\n',
+            "genesis.toml:5: tokens is missing: the number that is drafted in each step",
+        ),
+        (
+            LLAMA + 'speculative = { method = "ngram-mod", model = "/d.gguf" }\n',
+            "genesis.toml:5: no model drafts here: remove it",
+        ),
+        (
+            VLLM + 'speculative = { method = "mtp", tokens = 3, gpu_layers = 4 }\n',
+            "genesis.toml:5: vllm cannot set this: remove it",
+        ),
+        (
+            LLAMA + 'speculative = { method = "ngram-mod", ngram = { hits = 4 } }\n',
+            "genesis.toml:5: llama-server has no such size for ngram-mod: remove it",
+        ),
+        (
+            LLAMA + 'speculative = { method = "mtp", tokens = 3, kv = "fp8" }\n',
+            ('genesis.toml:5: kv "fp8" is unknown to llama-server: use one of f32, f16, bf16, q8_0, q5_1, '
+             "q5_0, q4_1, q4_0, iq4_nl"),
+        ),
+        (
+            SGLANG + 'speculative = { method = "mtp", tokens = 3, kv = "nvfp4" }\n',
+            'genesis.toml:5: kv "nvfp4" is unknown to sglang: use one of auto, bf16, fp8, fp8_e4m3, fp8_e5m2',
+        ),
+        (
+            VLLM + 'speculative = { method = ["mtp", "mtp"], tokens = 3 }\n',
+            'genesis.toml:5: speculative.method names "mtp" twice',
+        ),
+        (
+            VLLM + "speculative = { method = [1], tokens = 3 }\n",
+            "genesis.toml:5: speculative.method a list is neither a word nor a list of words",
+        ),
+        (
+            VLLM + 'speculative = { method = "eagle3", tokens = 3, model = "../d" }\n',
+            'genesis.toml:5: speculative.model "../d" is neither an absolute path nor hf:owner/name',
+        ),
+        *(
+            (
+                VLLM + f"thinking = {value}\n",
+                'genesis.toml:5: thinking is neither "off", "on" nor { budget = 2048 }',
+            )
+            for value in ("true", '"auto"', "{ budget = 0 }", "{ budget = true }", "{ tokens = 4 }", "{ budget = 1, x = 1 }")
+        ),
+        *(
+            (
+                text + "thinking = { budget = 9 }\n",
+                f"genesis.toml:5: {engine} ends a thought by its reasoning parser: set reasoning_parser",
+            )
+            for engine, text in (("vllm", VLLM), ("sglang", SGLANG))
         ),
         (
             VLLM + "gpus = [0]\n[vllm]\ntensor_parallel = 2\n",
@@ -221,12 +299,12 @@ COMMAND = 'engine = "command"\nport = 8104\n[command]\nargv = {}\n'
             LLAMA + 'gpus = []\n[llama-server]\ncpu_experts = "0-3"\n',
             "genesis.toml:7: without GPUs all experts are in host RAM: remove cpu_experts",
         ),
-        (SGLANG + 'thinking = "off"\n', "genesis.toml:5: sglang cannot set thinking on the server: remove thinking"),
         (SGLANG.replace("port = 8102", 'socket = "/run/s.sock"'), "genesis.toml:4: sglang listens on a port only: set port"),
         (SGLANG + 'served = ["a", "b"]\n', "genesis.toml:5: sglang answers to one name only: keep one"),
         (
             SGLANG + 'speculative = { method = "medusa", tokens = 2 }\n',
-            "genesis.toml:5: sglang knows the methods eagle, eagle3, mtp, ngram",
+            ('genesis.toml:5: "medusa" is unknown to sglang: use one of mtp, eagle, eagle3, dflash, dspark, '
+             "standalone, draft, ngram, NEXTN, EAGLE, EAGLE3, DFLASH, DSPARK, STANDALONE, NGRAM"),
         ),
         (
             VLLM.replace('"/m"', '"hf:owner/name:Q4"'),

@@ -8,15 +8,8 @@ from appliance.adapters.profile_files.loading import load_profile, load_profiles
 from appliance.domain.claims import ALL_GPUS, CPU
 from appliance.domain.errors import ProfileError
 from appliance.domain.profile import Deadlines, Mark, WarmUp
-from appliance.domain.profile_values import KvCache, Override
-from appliance.domain.spec import (
-    NeedTable,
-    Ordering,
-    Patch,
-    Profile,
-    Speculative,
-    Thinking,
-)
+from appliance.domain.profile_values import KvCache, Override, Thinking
+from appliance.domain.spec import NeedTable, Ordering, Patch, Profile, Speculative
 from appliance.engines import ENGINES
 from appliance.engines.llama_server import LlamaServerOptions
 from appliance.engines.shared.engine import InvocationContext
@@ -190,8 +183,8 @@ def test_every_common_key_arrives() -> None:
         ctx=4096,
         parallel=2,
         kv=KvCache(k="q8_0", v="q4_0"),
-        thinking=Thinking.OFF,
-        speculative=Speculative(method="mtp", tokens=3, require=True),
+        thinking=Thinking(on=False),
+        speculative=Speculative(methods=("mtp",), tokens=3, require=True),
         need=NeedTable(vram_bytes=round(18.6 * 2**30), ram_bytes=2**29),
         deadlines=Deadlines(no_progress_s=600, stop_s=90, drain_s=0, release_s=120, warm_up_s=45),
         warm_up=WarmUp.CHAT,

@@ -10,9 +10,10 @@ from appliance.adapters.profile_files.loading import parse_profile
 from appliance.domain.errors import ProfileError
 from appliance.domain.gateway import ModelCard, Routed
 from appliance.domain.profile import Abilities, Endpoint, Handling
-from appliance.planning.profiles.request_handling import THINKING, handling_of
+from appliance.planning.profiles.request_handling import BUDGETS, THINKING, handling_of
 from appliance.planning.routing.model_names import routed
 from tests.fakes.body_parsing import change_json
+from tests.fakes.profile_texts import MINIMAL
 from tests.fakes.unit_specs import made
 
 VLLM = """\
@@ -23,9 +24,9 @@ port = 8022
 """
 
 
-def handled(text: str) -> Handling:
+def handled(text: str, engine: str = VLLM) -> Handling:
     """Return the handling that is installed for a profile."""
-    return handling_of(parse_profile("m", (VLLM + text).encode()))
+    return handling_of(parse_profile("m", (engine + text).encode()))
 
 
 def problems(text: str) -> list[str]:
@@ -95,6 +96,55 @@ def test_no_parameter_of_a_client_undoes_thinking_off(body: Mapping[str, object]
         change_json(json.dumps(body).encode(), model=None, set_={}, strip=off.strip_parameters)
     )
     assert [value for value in passed.values() if value != {}] == []
+
+
+@pytest.mark.parametrize(
+    ("engine", "parser", "sent"),
+    [
+        ("llama-server", "", {}),
+        ("vllm", '[vllm]\nreasoning_parser = "qwen3"\n', {"thinking_token_budget": 512}),
+        (
+            "sglang",
+            '[sglang]\nreasoning_parser = "qwen3"\n',
+            {"custom_params.thinking_budget": 512},
+        ),
+    ],
+)
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"reasoning_budget_tokens": -1},
+        {"thinking_budget_tokens": 9000},
+        {"thinking_token_budget": 9000},
+        {"thinking": {"type": "enabled", "budget_tokens": 9000}},
+        {"chat_template_kwargs": {"thinking_budget": 9000}},
+        {"custom_params": {"thinking_budget": 9000}},
+    ],
+    ids=json.dumps,
+)
+def test_no_client_exceeds_the_budget(
+    engine: str, parser: str, sent: Mapping[str, object], body: Mapping[str, object]
+) -> None:
+    """A client's own budget is taken out, and sent to an engine that knows none of its own."""
+    found = handled("thinking = { budget = 512 }\n" + parser, MINIMAL[engine])
+    assert found.set_parameters == sent
+    assert set(found.strip_parameters) == set(BUDGETS) - sent.keys()
+    passed = change_json(
+        json.dumps(body).encode(),
+        model=None,
+        set_=found.set_parameters,
+        strip=found.strip_parameters,
+    )
+    assert b"9000" not in passed
+    assert (b"512" in passed) == bool(sent)
+
+
+def test_a_budget_leaves_the_client_the_switch() -> None:
+    """A client may ask for an answer without thinking where thinking has a budget."""
+    found = handled("thinking = { budget = 512 }\n", MINIMAL["llama-server"])
+    assert "reasoning_effort" not in found.strip_parameters
+    assert "chat_template_kwargs.enable_thinking" not in found.strip_parameters
 
 
 def test_what_the_owner_sets_stays_set() -> None:
