@@ -11,18 +11,26 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Final
 
+    from appliance.cli.terminal import Terminal
+
 UNITS: Final = {"decode": "steps/s", "prefill": "tok/s"}
 """Unit of the rates of each series: without speculative decoding a step makes one token."""
+_NAME_WIDTH: Final = 8
 _LEARNS: Final = frozenset({"unset", "learning"})
 
 
-def baseline_lines(report: Json) -> Iterable[str]:
-    """Return the lines of a baseline report (`appliance.planning.speeds.BaselineReport`)."""
+def show_baselines(report: Json, terminal: Terminal) -> None:
+    """Print a baseline report (`appliance.planning.speeds.BaselineReport`)."""
+    for line in _baseline_lines(report):
+        terminal.line(line, hang=_NAME_WIDTH + 1)
+
+
+def _baseline_lines(report: Json) -> Iterable[str]:
     for series in objects_in(report, "series"):
         name = text_in(series, "series")
-        yield f"{name:8} {level_text(series)}"
+        yield f"{name:{_NAME_WIDTH}} {level_text(series)}"
         if change := accept_text(series):
-            yield f"{'':8} accept would make it {change}"
+            yield f"{'':{_NAME_WIDTH}} accept would make it {change}"
         for prompt in objects_in(series, "prompts"):
             rate = number_in(prompt, "rate")
             if rate is not None:

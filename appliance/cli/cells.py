@@ -94,7 +94,7 @@ def folded(text: str, columns: int, *, hang: int | None = None) -> list[str]:
     """Return a painted text on lines of at most `columns` cells, with every word whole.
 
     Lines break between parts (two spaces, or after a middle dot) where that leaves no line half empty, else
-    between words. A word that is wider than the screen has a line of its own, for the terminal to wrap:
+    between words, but not behind a number, which stays with its unit. A word that is wider than the screen has a line of its own, for the terminal to wrap:
     so a path or an address can still be copied.
 
     Args:
@@ -128,7 +128,9 @@ def _fold(characters: list[_Character], begin: int, word: int, room: int) -> int
             if used > room:
                 # The first word is wider than the line.
                 return at
-            between_words = at
+            # A number stays with its unit.
+            if between_words is None or not characters[at - 1][1].isdigit():
+                between_words = at
             spaces = at
             while spaces < len(characters) and characters[spaces][1] == " ":
                 spaces += 1

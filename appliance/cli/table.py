@@ -151,4 +151,5 @@ def _one_below_the_other(
         for column, cell in zip(columns[1:], row[1:], strict=True)
         if cell
     ]
-    return [margin + row[0], *others]
+    head = columns[0].head
+    return [margin + (f"{head}: {row[0]}" if head else row[0]), *others]

@@ -12,6 +12,7 @@ from typing import Any, Final, cast
 from appliance import __version__
 from appliance.adapters.key_file import FileKeys
 from appliance.cli.apply_screen import apply_profiles
+from appliance.cli.bench.bench_screen import show_bench
 from appliance.cli.cells import width
 from appliance.cli.grammar import VERBS as _VERBS
 from appliance.cli.main import main
@@ -40,6 +41,7 @@ from appliance.supervisor.control_verbs import ControlVerbs
 from appliance.supervisor.ownership import OperationRequest, Running, Supervisor
 from appliance.supervisor.stall_watch import StallWatch
 from appliance.supervisor.status_report import BoxStatus
+from tests.fakes.bench_outcomes import compared_bench
 from tests.fakes.operator_accounts import token_desk
 from tests.fakes.profiles import FakeProfiles
 from tests.fakes.settings import make_snapshot
@@ -81,6 +83,7 @@ __all__ = [
     "add_key",
     "alerts_lines",
     "apply",
+    "bench_screen",
     "list_screen",
     "phase_of",
     "run_cli",
@@ -230,6 +233,13 @@ def alerts_lines(answer: Mapping[str, object], terminal: Terminal, now_unix_s: f
     """Print what ``appliance alerts`` does for an answer of the health agent."""
     for line in alert_screen("list", ResultEvent(details=answer), terminal, now=now_unix_s):
         terminal.line(line)
+
+
+def bench_screen(terminal: Terminal, profiles: Mapping[str, Applied], *, invalid: str = "") -> None:
+    """Print what ``appliance bench A B`` does in the end, for the first two of `profiles`."""
+    compared = list(profiles.values())[:2]
+    first, second = compared
+    show_bench(compared_bench(first.name, second.name, invalid=invalid), compared, terminal)
 
 
 def run_cli(*words: str) -> int:

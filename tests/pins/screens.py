@@ -6,14 +6,22 @@ terminal to wrap.
 
 import io
 from collections.abc import Callable
+from pathlib import Path
 from typing import Final
 
 from tests.fakes.alert_answers import alert_answer, alerts_answer
-from tests.pins.appliance_code import VERSION, Terminal, alerts_lines, list_screen, screen
+from tests.pins.appliance_code import (
+    VERSION,
+    Terminal,
+    alerts_lines,
+    bench_screen,
+    list_screen,
+    screen,
+)
 from tests.pins.cli_scripts import SCREENS
 from tests.pins.cli_session import CliSession, cli_session
 from tests.pins.frozen_time import utc
-from tests.pins.normalisation import normal_document
+from tests.pins.normalisation import ROOT, normal_document
 from tests.pins.pin_files import file_name
 from tests.pins.status_box import STATES, catalogue_in
 from tests.pins.status_documents import observe
@@ -51,6 +59,7 @@ def make() -> dict[str, str]:
     """Make every screen, by file."""
     found = {f"status/{file_name(name)}": _status(name) for name in STATUSES}
     found["alerts.txt"] = _in_every_width(_alerts)
+    found["bench.txt"] = _in_every_width(_bench)
     return found | {f"commands/{file_name(name)}": _commands(name) for name in SCREENS}
 
 
@@ -96,6 +105,13 @@ def _alerts(terminal: Terminal) -> None:
     }
     answer = alerts_answer([alert_answer(_NOW_S - 3600), lost], silences=[silence])
     alerts_lines(answer, terminal, _NOW_S)
+
+
+def _bench(terminal: Terminal) -> None:
+    profiles = catalogue_in(Path(ROOT))
+    bench_screen(terminal, profiles)
+    terminal.line()
+    bench_screen(terminal, profiles, invalid="3 real requests came meanwhile")
 
 
 def _commands(name: str) -> str:

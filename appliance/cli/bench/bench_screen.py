@@ -49,7 +49,7 @@ def _profile_lines(result: ProfileResult, terminal: Terminal) -> Iterable[str]:
     single = result.part(Part.SINGLE)
     if single:
         yield from _table(
-            ["one at a time", *result.prompts, "mean"],
+            ["1 at a time", *result.prompts, "mean"],
             [["tok/s", *map(_rate, result.prompts.values()), _rate(result.mean_tok_s)]],
             terminal,
         )

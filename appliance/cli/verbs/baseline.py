@@ -3,7 +3,7 @@
 import sys
 
 from appliance.cli.arguments import Arguments
-from appliance.cli.baseline_lines import accept_text, baseline_lines, level_text
+from appliance.cli.baseline_lines import accept_text, level_text, show_baselines
 from appliance.cli.failures import CliError
 from appliance.cli.health_questions import details_of, measured_profile, result_of
 from appliance.cli.terminal import Streams
@@ -24,8 +24,8 @@ def run(arguments: Arguments, streams: Streams) -> int:
         if arguments.json:
             streams.out.document(report)
         else:
-            for line in (name, *baseline_lines(report)):
-                streams.out.line(line)
+            streams.out.line(name)
+            show_baselines(report, streams.out)
         return int(Exit.OK)
     accepts = arguments.action == "accept"
     if not arguments.yes and not _agreed(name, arguments, streams):

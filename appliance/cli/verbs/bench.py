@@ -90,7 +90,8 @@ def _check_plot(path: str) -> None:
 def _profiles(arguments: Arguments, places: Places) -> Sequence[Applied]:
     names = list(dict.fromkeys(arguments.names))
     if not names or len(names) != len(arguments.names) or len(names) > _MOST_PROFILES:
-        raise CliError(f"name 1 to {_MOST_PROFILES} profiles, each once", Exit.USAGE)
+        text = f"name 1 to {_MOST_PROFILES} profiles, each once: appliance bench --help"
+        raise CliError(text, Exit.USAGE)
     if arguments.save_baseline and len(names) > 1:
         raise CliError("--save-baseline is for one profile", Exit.USAGE)
     found = [applied_of(places, name) for name in names]

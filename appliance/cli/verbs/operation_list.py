@@ -82,7 +82,7 @@ def operation_record_lines(row: Json, terminal: Terminal) -> Iterable[str]:
     yield f"{head}: {operation_text(row)}: {end} {'for' if is_running else 'in'} {took}"
     if outcome != "done" and (said := text_in(row, "message")):
         yield from (f"    {line}" for line in said.splitlines())
-    if phases := ", ".join(_phases(numbers_in(row, "phases_ms"))):
+    if phases := " · ".join(_phases(numbers_in(row, "phases_ms"))):
         yield terminal.paint(f"    {phases}", Style.DIM)
 
 

@@ -9,7 +9,7 @@ from appliance.adapters.applied.manifest import manifest_entry
 from appliance.adapters.files.regular import read_small_file
 from appliance.adapters.launch_files import read_peak
 from appliance.cli.arguments import Arguments
-from appliance.cli.baseline_lines import baseline_lines
+from appliance.cli.baseline_lines import show_baselines
 from appliance.cli.box import places_of, read_status, row_of
 from appliance.cli.catalogue import applied_of
 from appliance.cli.failures import CliError, need_root
@@ -78,8 +78,7 @@ def _baseline(arguments: Arguments, out: Terminal) -> int:
     if arguments.json:
         out.document(report)
     else:
-        for line in baseline_lines(report):
-            out.line(line)
+        show_baselines(report, out)
     return int(Exit.OK)
 
 

@@ -119,6 +119,8 @@ def test_a_huge_text_takes_no_longer_than_its_beginning() -> None:
             ["see", "  /etc/appliance/profiles", "  for it"],
         ),
         ("/etc/appliance/profiles", 12, ["/etc/appliance/profiles"]),
+        ("it needs 14.5 GiB", 13, ["it needs", "  14.5 GiB"]),
+        ("4096 GiB", 6, ["4096", "  GiB"]),
         ("\x1b[31mone two three\x1b[0m", 8, ["\x1b[31mone two\x1b[0m", "  \x1b[31mthree\x1b[0m"]),
     ],
 )

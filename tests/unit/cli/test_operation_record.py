@@ -67,7 +67,7 @@ def test_who_did_what_when_and_how_it_ended(box: CliBox) -> None:
     assert lines[0].endswith("  key laptop: switch to aeon: rolled-back in 48.0 s")
     assert lines[1:3] == [
         "    aeon did not start: out of memory",
-        "    loading 40.0 s, back: stopping 1.5 s",
+        "    loading 40.0 s · back: stopping 1.5 s",
     ]
     assert lines[3].endswith("  ana: restart mini: done in 48.0 s")
     assert len(lines) == 5

@@ -54,12 +54,12 @@ def test_a_narrow_screen_has_cut_cells_and_fewer_columns(columns: int, lines: li
 
 
 def test_the_narrowest_screen_has_rows_one_below_the_other() -> None:
-    """Every cell is whole then."""
+    """Every cell is whole then, and has its head."""
     assert shown(11) == [
-        "genesis-with-a-long-name",
+        "name: genesis-with-a-long-name",
         "  port            8022",
         "  what it is for  the model of everyday work",
-        "aeon",
+        "name: aeon",
         "  port            80",
         "  what it is for  its sibling",
     ]

@@ -50,8 +50,8 @@ def test_table_reads_like_the_published_one() -> None:
     ]
     assert shown(Block(profile="a", rows=[*single, *swarm], answers={})) == [
         "a  command",
-        "  one at a time  lru-cache  merge-sort  mean",
-        "  tok/s               41.0        40.9  41.0",
+        "  1 at a time  lru-cache  merge-sort  mean",
+        "  tok/s             41.0        40.9  41.0",
         "  TTFT 0.40 s (p99 0.40 s)   TPOT 23.2 ms (p99 23.2 ms)   ITL 9.50 s (p99 9.50 s)",
         "",
         "  at a time  reached  effective tok/s  per task  contention  speed-up    TTFT",
