@@ -154,6 +154,19 @@ def test_who_may_ask(fleet: Fleet) -> None:
         assert denied.returncode == 77, denied
 
 
+def test_who_may_read_the_journal(fleet: Fleet) -> None:
+    """A user who may not is told the group that may, with status 77; a member of it reads."""
+    fleet.people()
+    denied = fleet.box.run("appliance logs", user=STRANGER, check=False)
+    assert (denied.returncode, denied.stdout) == (77, "")
+    assert denied.stderr == (
+        "permission denied: sudo usermod -aG systemd-journal $USER, then log in again"
+        " (or sudo appliance logs)\n"
+    )
+    fleet.box.run(f"usermod -aG systemd-journal {STRANGER}")
+    assert "appliance-supervisor" in fleet.box.run("appliance logs", user=STRANGER).stdout
+
+
 def test_edit_on_a_real_box(fleet: Fleet) -> None:
     """An edit is applied, the running model keeps its process, and the status says so."""
     before = fleet.main_pid("a")

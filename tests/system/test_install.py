@@ -136,7 +136,7 @@ def test_second_install_changes_nothing(installed: Box) -> None:
 
 
 def test_upgrade_keeps_one_release_before_and_rolls_back(installed: Box) -> None:
-    """An upgrade swaps the release, restarts the supervisor and can be taken back."""
+    """An upgrade swaps the release, restarts the supervisor and can be taken back once."""
     main_pid = "systemctl show -P MainPID appliance-supervisor.service"
     old, pid = names(installed, f"{PREFIX}/releases")[0], installed.run(main_pid).stdout
     installed.run(change_version(installed), timeout_s=200)
@@ -145,6 +145,10 @@ def test_upgrade_keeps_one_release_before_and_rolls_back(installed: Box) -> None
     assert (installed.root / "opt/appliance/current").readlink().name in set(releases) - {old}
     assert installed.run(main_pid).stdout not in {pid, "0\n"}
     installed.run(f"{INSTALL} --rollback")
+    assert (installed.root / "opt/appliance/current").readlink().name == old
+    again = installed.run(f"{INSTALL} --rollback", check=False)
+    assert again.returncode == 1
+    assert "there is no release before this one" in again.stderr
     assert (installed.root / "opt/appliance/current").readlink().name == old
 
 

@@ -20,9 +20,12 @@ from appliance.domain.names import unit_of
 from appliance.install.apply import ApplyOptions, run_apply
 from appliance.install.profile_specs import layout_of, load_specs
 from appliance.planning.units.apply_plan import Action, Installed, plan_apply
+from appliance.planning.units.daemon_drop_ins import SERVICE_DROP_IN, WEB_DROP_IN
 from appliance.planning.units.polkit import RULE_FILE
 from appliance.protocol.control import Exit
 from appliance.settings import Settings
+from appliance.settings_gateway import GatewaySettings
+from appliance.settings_web import WebSettings
 from tests.fakes.systemctl import FakeSystemctl
 from tests.fakes.unit_specs import made
 
@@ -189,6 +192,28 @@ def test_a_running_model_is_not_restarted(box: Box) -> None:
     box.profile("a", port=9010)
     box.apply()
     assert "restart to take effect: appliance restart a" in box.out
+
+
+def test_who_has_to_restart_what_is_told_by_the_file(box: Box) -> None:
+    """Credentials of the gateway wait for its restart, addresses of the page for nothing."""
+    box.profile("a")
+    box.apply()
+    gateway = GatewaySettings(
+        tls_certificate="/etc/tls/chain.pem",
+        tls_key="/etc/tls/key.pem",
+    )
+    web = WebSettings(listen=["127.0.0.1", "127.0.0.2"])
+    box.settings = box.settings.model_copy(update={"gateway": gateway, "web": web})
+    assert box.apply() == Exit.OK
+    lines = box.out.splitlines()
+    service = lines.index(f"create {SERVICE_DROP_IN}")
+    assert lines[service + 1] == (
+        "  restart to take effect: sudo systemctl restart appliance-gateway.service"
+    )
+    page = lines.index(f"create {WEB_DROP_IN}")
+    assert lines[page + 1] == "  in force at once; who has signed in to the page signs in again"
+    box.apply()
+    assert "restart" not in box.out
 
 
 def test_a_new_rival_is_no_reason_to_restart(box: Box) -> None:

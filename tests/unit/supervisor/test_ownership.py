@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 
 import pytest
@@ -10,7 +10,15 @@ import pytest
 from appliance.domain.claims import claim_on
 from appliance.domain.errors import BusyError, PreconditionError, UnknownProfileError
 from appliance.domain.gateway import Standing
-from appliance.domain.operations import FOREVER, Kind, Operation, Outcome, Phase
+from appliance.domain.operations import (
+    FOREVER,
+    Kind,
+    Operation,
+    Outcome,
+    Phase,
+    PhaseChanged,
+    PhaseState,
+)
 from appliance.domain.profile import Mark
 from appliance.planning.admission.findings import Presence, ProfileFacts
 from appliance.planning.admission.preflight import refusal
@@ -102,6 +110,21 @@ async def test_clients_are_told_that_a_start_has_failed() -> None:
         await supervisor.submit(OperationRequest(kind=Kind.SWITCH, names=("genesis",)))
         await until_served(fakes, "genesis")
         await until(lambda: not fakes.gateway.states[-1].failed)
+
+
+async def test_a_slow_start_tells_the_engines_last_log_line() -> None:
+    """The line comes with the progress of a phase that takes long, and with no quick one."""
+    fakes = FakePorts(BOX)
+    fakes.processes.behaviour["genesis"].load_s = 20.0
+    async with supervising(fakes) as supervisor:
+        running = await supervisor.submit(OperationRequest(kind=Kind.SWITCH, names=("genesis",)))
+        async with aclosing(running.transaction.feed.follow()) as events:  # type: ignore[type-var]
+            phases = [event async for event in events if isinstance(event, PhaseChanged)]
+        await until_served(fakes, "genesis")
+    told = {(event.phase, event.state, event.log) for event in phases if event.log}
+    assert told == {(Phase.LOAD, PhaseState.PROGRESS, "last words of genesis")}
+    first = next(event for event in phases if event.log)
+    assert 3_000 <= first.ms < 6_000
 
 
 async def test_unknown_profile_is_an_error() -> None:
