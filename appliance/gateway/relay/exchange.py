@@ -154,8 +154,15 @@ class Exchange:
         """Return the bytes of the body, while it may be needed again."""
         return len(self._body)
 
+    @property
+    def age_s(self) -> float | None:
+        """Return how long ago the request began; None: it is not routed yet, or over."""
+        if self._observation is None or self._state in {_START, _OVER}:
+            return None
+        return self._observation.progress().age_s
+
     def summary(self) -> "RequestSummary | None":
-        """Return the summary of the request; None: it is not routed yet."""
+        """Return the summary of the request; None: it is not routed yet, or over."""
         if self._observation is None or self._state in {_START, _OVER}:
             return None
         api = self._head.path_class.api

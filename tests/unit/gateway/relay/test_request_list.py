@@ -1,10 +1,13 @@
 """List of requests in flight and held, and the cancelling of one of them."""
 
 import asyncio
+import sys
+from types import FrameType
 from typing import Any
 
 from appliance.domain.gateway import Standing
 from appliance.gateway.meter import Meter
+from appliance.gateway.relay.exchange import Exchange
 from appliance.gateway.relay.request_list import MOST_LISTED, RequestList
 from tests.fakes.engine_server import EVENTS, LAST, Talk, answering, chunk, sized
 from tests.unit.gateway.relay.rig import Rig, post, rigged
@@ -126,14 +129,25 @@ async def test_tokens_are_those_that_the_stream_tells() -> None:
 
 
 async def test_the_oldest_are_listed_and_the_rest_counted() -> None:
-    """A crowd makes no long answer."""
+    """A crowd makes neither a long answer nor much work: requests that are left off are not summarised."""
     async with rigged(answering(sized(b"{}"))) as rig:
         rig.tell(Standing.STARTING, held=["genesis"])
         callers = [await rig.connect() for _ in range(MOST_LISTED + 5)]
         for caller in callers:
             caller.writer.write(post())
         await until(lambda: len(rig.relay.hold_queue) == MOST_LISTED + 5)
-        found = RequestList(rig.relay).document()
+        summaries = 0
+
+        def count(frame: FrameType, event: str, _: object) -> None:
+            nonlocal summaries
+            summaries += event == "call" and frame.f_code is Exchange.summary.__code__
+
+        sys.setprofile(count)
+        try:
+            found = RequestList(rig.relay).document()
+        finally:
+            sys.setprofile(None)
+        assert summaries == MOST_LISTED
         assert len(found["requests"]) == MOST_LISTED  # type: ignore[arg-type]
         assert found["left_off"] == 5
 
