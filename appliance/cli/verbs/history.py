@@ -4,8 +4,6 @@ import time
 from typing import Final
 
 from appliance.cli.arguments import Arguments
-from appliance.cli.box import places_of
-from appliance.cli.catalogue import applied_of
 from appliance.cli.failures import CliError
 from appliance.cli.health_questions import details_of, measured_profile
 from appliance.cli.history_screen import show_history
@@ -40,8 +38,6 @@ def run(arguments: Arguments, streams: Streams) -> int:
     request = HistoryRequest(name, since_unix_s, arguments.series, span_s)
     details = details_of(arguments, request)
     history = history_in(name, since_unix_s, details)
-    if not any(history.rows.values()):
-        applied_of(places_of(arguments), name)  # One that is gone may have been measured.
     if arguments.json:
         streams.out.document({"name": name, "since_unix_s": since_unix_s, **details})
     elif arguments.csv:

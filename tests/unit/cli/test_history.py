@@ -12,7 +12,6 @@ import pytest
 from appliance.domain.measurements import EventKind, MeasurementEvent, ProbeOutcome, Series
 from appliance.planning.history import RateSummary, summarise
 from appliance.planning.speeds import BaselineReport, SeriesBaseline
-from appliance.protocol.control import Exit
 from appliance.protocol.conversation.codec import ErrorEvent, ResultEvent
 from appliance.protocol.health_socket import MOST_PROBES
 from appliance.protocol.measurement_events import probe_event
@@ -20,7 +19,6 @@ from tests.fakes.cli_box import CliBox
 from tests.fakes.cli_call import call
 from tests.fakes.health_server import FakeHealthAgent, report, speeds
 from tests.fakes.probe_rows import probe
-from tests.fakes.profiles import applied
 
 DAY_S = 86400.0
 HOUR_S = 3600.0
@@ -142,15 +140,6 @@ def test_nothing_is_measured(socket: Path) -> None:
         ended = call("history", "genesis", "--since", "12h")
     assert ended.out == "no valid probe of genesis in the last 12 h: appliance status\n"
     assert ended.status == 0
-
-
-def test_a_name_that_is_mistyped(here: CliBox, socket: Path) -> None:
-    """A name without probes that no profile has is refused, with the one that was meant."""
-    here.install(applied("genesis"))
-    with FakeHealthAgent(socket, {"history": [answer([], baseline=None)]}):
-        ended = call("history", "genisis")
-    assert ended.err == 'no profile "genisis". Did you mean "genesis"?\n'
-    assert ended.status == Exit.NO_SUCH_PROFILE
 
 
 def test_rows_for_programs(socket: Path) -> None:
