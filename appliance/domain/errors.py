@@ -52,6 +52,10 @@ class UnknownProfileError(ApplianceError):
     """Name of a profile that is not applied."""
 
 
+class NotFoundError(ApplianceError):
+    """Name or number of something else that does not exist: an operation, alert, window, target, key or token."""
+
+
 class LaneBusyError(ApplianceError):
     """Refusal of a probe or a lease by the gateway, which sent nothing to an engine: try later."""
 

@@ -7,7 +7,7 @@ from contextlib import aclosing
 from typing import Any, assert_never
 
 from appliance.domain.claims import claim_on
-from appliance.domain.errors import BadRequestError
+from appliance.domain.errors import NotFoundError
 from appliance.domain.operations import (
     FOREVER,
     Accepted,
@@ -260,12 +260,13 @@ class ControlVerbs:
     async def _recorded(self, operation: int) -> ControlEvent:
         event = await self._supervisor.ended(operation)
         if event is None:
-            raise BadRequestError(f"operation {operation} is not on record")
+            raise NotFoundError(f"operation {operation} is not on record: appliance operations")
         return control_event(event)
 
     async def _cancel(self, operation: int | None, by: Requester) -> AsyncIterator[ControlEvent]:
         running = self._supervisor.current()
         if operation is not None and (running is None or running.accepted.operation != operation):
+            await self._recorded(operation)
             yield _done(f"operation {operation} does not run")
             return
         transaction = self._supervisor.cancel(by=requester_name(str(by)))

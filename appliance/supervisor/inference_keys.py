@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 from appliance.adapters.key_file import StoredKey
-from appliance.domain.errors import ApplianceError, BadRequestError
+from appliance.domain.errors import BadRequestError, NotFoundError
 from appliance.domain.gateway import Key
 from appliance.domain.journal_events import JournalEvent, JournalField, event_fields
 from appliance.domain.operations import Outcome
@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 _MOST_KEYS: Final = 1000
 
 
-class NoSuchKeyError(ApplianceError):
+class NoSuchKeyError(NotFoundError):
     """Error: no key has this name or id."""
 
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 from appliance.adapters.token_file import StoredToken
-from appliance.domain.errors import ApplianceError, BadRequestError, PermissionDeniedError
+from appliance.domain.errors import BadRequestError, NotFoundError, PermissionDeniedError
 from appliance.domain.names import OPERATORS_GROUP
 from appliance.domain.operations import Outcome
 from appliance.domain.operators import Account, OperatorToken
@@ -39,7 +39,7 @@ MOST_TOKENS: Final = 100
 _ROOT_UID: Final = 0
 
 
-class NoSuchTokenError(ApplianceError):
+class NoSuchTokenError(NotFoundError):
     """Error: no token has this name or id."""
 
 

@@ -16,6 +16,7 @@ PROBLEM_TYPE: Final = "application/problem+json"
 _STATUSES: Final[Mapping[ErrorKind, int]] = {
     "bad-request": 422,
     "unknown-profile": 404,
+    "not-found": 404,
     "busy": 409,
     "denied": 403,
     "precondition": 409,

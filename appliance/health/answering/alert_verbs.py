@@ -11,7 +11,7 @@ from typing import Final, assert_never
 from appliance.adapters.sqlite.alert_store import AlertStore
 from appliance.domain.alerts import Subject
 from appliance.domain.amounts import duration
-from appliance.domain.errors import BadRequestError, PermissionDeniedError
+from appliance.domain.errors import NotFoundError, PermissionDeniedError
 from appliance.health.answering.subject_directory import SubjectDirectory
 from appliance.health.clock import HealthClock
 from appliance.health.telling.delivery_figures import DeliveryFigures
@@ -151,7 +151,7 @@ class AlertVerbs:
         found = await self._store.transitions(subject=subject, most=_MOST_ROWS)
         changes = [alert_event(one).fields() for one in found if one.alert == alert]
         if row is None and not changes:
-            raise BadRequestError(f'no alert "{short(alert)}" is on record: appliance events')
+            raise NotFoundError(f'no alert "{short(alert)}" is on record: appliance events')
         sent = [
             one for one in await self._store.outbox(_MOST_ROWS) if one.transition.alert == alert
         ]

@@ -17,7 +17,7 @@ from appliance.domain.alerts import (
     Transition,
     TransitionKind,
 )
-from appliance.domain.errors import BadRequestError, PreconditionError
+from appliance.domain.errors import NotFoundError, PreconditionError
 from appliance.health.clock import HealthClock
 from appliance.health.telling.delivery_figures import DeliveryFigures
 from appliance.health.watching.watchdog_loop import Watchdog
@@ -63,14 +63,14 @@ class DeliveryTrial:
             by: Person that asks.
 
         Raises:
-            BadRequestError: there is no such target.
+            NotFoundError: there is no such target.
             PreconditionError: there is none at all.
         """
         known = self._figures.targets()
         if not known:
             raise PreconditionError("nobody would be told: appliance target add NAME URL")
         if target is not None and target not in known:
-            raise BadRequestError(f'no target "{short(target)}": appliance target ls')
+            raise NotFoundError(f'no target "{short(target)}": appliance target ls')
         targets = known if target is None else [target]
         test = _test_alert(self._clock.unix_s(), by)
         await self._watchdog.change(lambda book, now: _told(book, now, test), only=targets)

@@ -5,6 +5,7 @@ a kind             its error                                      what the clien
 =================  =============================================  ==============================
 `bad-request`      `BadRequestError`                              send another request
 `unknown-profile`  `UnknownProfileError`                          name one that is applied
+`not-found`        `NotFoundError`                                name something that exists
 `denied`           `PermissionDeniedError`                        ask somebody who may
 `busy`             `BusyError`                                    send the same one later
 `precondition`     `PreconditionError`                            change the box first: the
@@ -20,6 +21,7 @@ from __future__ import annotations
 from appliance.domain.errors import (
     BadRequestError,
     BusyError,
+    NotFoundError,
     PermissionDeniedError,
     PreconditionError,
     UnknownProfileError,
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
         "failed",
         "bad-request",
         "unknown-profile",
+        "not-found",
         "busy",
         "denied",
         "precondition",
@@ -51,6 +54,7 @@ EXIT_STATUSES: Final[Mapping[ErrorKind, int]] = {
     "failed": Exit.FAILED,
     "bad-request": Exit.USAGE,
     "unknown-profile": Exit.NO_SUCH_PROFILE,
+    "not-found": Exit.NO_SUCH_PROFILE,
     "busy": Exit.BUSY,
     "denied": Exit.PERMISSION,
     "precondition": Exit.FAILED,
@@ -71,6 +75,8 @@ def error_kind(error: ApplianceError) -> ErrorKind:  # noqa: PLR0911 - one a kin
     match error:
         case UnknownProfileError():
             return "unknown-profile"
+        case NotFoundError():
+            return "not-found"
         case BusyError():
             return "busy"
         case PermissionDeniedError():

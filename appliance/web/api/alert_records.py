@@ -55,7 +55,7 @@ def alert_records_router(box: BoxSource) -> APIRouter:
         try:
             answer = await box.ask_agent(AlertRequest(alert))
         except RequestRefusedError as error:
-            if error.kind == "bad-request":  # its form is right, so it is not on record
+            if error.kind == "not-found":
                 detail = f"{alert} is not on record"
                 raise ProblemError(404, detail, hint="appliance alerts") from None
             raise

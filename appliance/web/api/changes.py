@@ -164,7 +164,7 @@ class ActionDone(BaseModel):
 _DOCUMENTED: Final = problems(
     http_401="No operator's token, or one that is not known, was removed or has expired.",
     http_403="The operator may not do this, or the request comes from another page.",
-    http_404="There is no such profile or alert.",
+    http_404="There is no such profile, operation, alert or target.",
     http_409="Something else runs, an operator holds the box, or it is not in the state that this needs.",
     http_422="The request makes no sense, or its key was used for another one.",
     http_429="Too many wrong tokens came lately.",

@@ -274,7 +274,7 @@ def test_without_an_agent(action: str) -> None:
 
 def test_a_refusal_is_told(box: CliBox) -> None:
     """The agent's sentence and its kind make the end of the command."""
-    refusal = ErrorEvent("bad-request", 'no alert "A9" fires: appliance alerts')
+    refusal = ErrorEvent("not-found", 'no alert "A9" fires: appliance alerts')
     with FakeHealthAgent(box.health_socket, {"alerts": [refusal]}):
         ended = call("alerts", "ack", "A9")
-    assert (ended.status, ended.err) == (2, 'no alert "A9" fires: appliance alerts\n')
+    assert (ended.status, ended.err) == (4, 'no alert "A9" fires: appliance alerts\n')

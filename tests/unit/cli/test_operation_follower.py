@@ -226,7 +226,7 @@ async def test_keys_from_end_to_end(box: CliBox) -> None:
         ("key ls x", 2, "key ls takes no NAME: appliance key --help"),
         ("key rm x --may-switch", 2, "key rm takes no options: appliance key --help"),
         ("key add x --profiles genisis", 4, 'no profile "genisis". Did you mean "genesis"?'),
-        ("key rm x", 1, 'there is no key "x": appliance key ls'),
+        ("key rm x", 4, 'there is no key "x": appliance key ls'),
     ],
 )
 async def test_keys_that_cannot_be(box: CliBox, command: str, status: int, sentence: str) -> None:
@@ -266,7 +266,7 @@ async def test_tokens_from_end_to_end(box: CliBox) -> None:
         ("token ls x", 2, "token ls takes no NAME: appliance token --help"),
         ("token rm x --for 1h", 2, "token rm takes no options: appliance token --help"),
         ("token ls --user root", 2, "token ls takes no options: appliance token --help"),
-        ("token rm x", 1, 'there is no token "x": appliance token ls'),
+        ("token rm x", 4, 'there is no token "x": appliance token ls'),
     ],
 )
 async def test_tokens_that_cannot_be(box: CliBox, command: str, status: int, sentence: str) -> None:

@@ -291,6 +291,9 @@ async def test_a_cancel_is_for_the_operation_that_is_meant(tmp_path: Path) -> No
         )
         late = await box.ask("cancel", operation=1, operator_token=box.ana)
         assert late["message"] == "operation 1 does not run"
+        unknown = await box.ask("cancel", operation=99, operator_token=box.ana)
+        assert (unknown["error"], unknown["exit"]) == ("not-found", 4)
+        assert unknown["message"] == "operation 99 is not on record: appliance operations"
         async for _ in running.transaction.feed.follow():
             pass
         assert box.fakes.commitment.names == ("genesis",)

@@ -199,7 +199,7 @@ async def test_alerts_and_the_outbox(web: httpx.AsyncClient, box: FixedBox) -> N
     assert (await web.get("/api/v1/outbox?most=7")).json() == {"rows": [], "delivery": {}}
     assert (await web.get("/api/v1/alerts/A17")).json()["changes"] == []
     assert box.asked[1:] == [OutboxRequest(7), AlertRequest("A17")]
-    box.answers[AlertRequest] = refused("bad-request", 'no alert "A18" is on record')
+    box.answers[AlertRequest] = refused("not-found", 'no alert "A18" is on record')
     assert (await web.get("/api/v1/alerts/A18")).status_code == 404
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Final
 
 from appliance.domain.alerts import BOX, AlertRule, Notice, TransitionKind
-from appliance.domain.errors import BadRequestError
+from appliance.domain.errors import BadRequestError, NotFoundError
 from appliance.planning.alerting.book.alert_context import Evaluation, Instant
 from appliance.planning.alerting.book.alert_round import transition_of
 from appliance.planning.alerting.book.alert_state import (
@@ -29,11 +29,11 @@ def ack(book: AlertBook, alert: str, by: str, now: Instant) -> Evaluation:
     """Acknowledge an alert, which ends its reminders until it is over or grows worse.
 
     Raises:
-        BadRequestError: No such alert fires.
+        NotFoundError: No such alert fires.
     """
     state = next((each for each in book.states.values() if each.alert == alert), None)
     if state is None or not state.is_open:
-        raise BadRequestError(f'no alert "{short(alert)}" fires: appliance alerts')
+        raise NotFoundError(f'no alert "{short(alert)}" fires: appliance alerts')
     if state.acked_unix_s is not None:
         return Evaluation(book=book)
     acked = replace(state, acked_by=printable(by)[:MOST_BY_CHARACTERS], acked_unix_s=now.unix_s)
@@ -97,9 +97,9 @@ def remove_window(book: AlertBook, name: str) -> Evaluation:
     """Remove a planned window.
 
     Raises:
-        BadRequestError: There is none of this name.
+        NotFoundError: There is none of this name.
     """
     others = tuple(each for each in book.windows if each.name != name)
     if len(others) == len(book.windows):
-        raise BadRequestError(f'no window "{short(name)}": appliance window ls')
+        raise NotFoundError(f'no window "{short(name)}": appliance window ls')
     return Evaluation(book=replace(book, windows=others))

@@ -17,7 +17,12 @@ from appliance.domain.alerts import (
     SubjectKind,
     TransitionKind,
 )
-from appliance.domain.errors import BadRequestError, PreconditionError, UnknownProfileError
+from appliance.domain.errors import (
+    BadRequestError,
+    NotFoundError,
+    PreconditionError,
+    UnknownProfileError,
+)
 from appliance.health.telling.delivery_figures import sent_alerts
 from appliance.health.telling.heartbeat import HeartbeatFacts
 from appliance.planning.alerting.sending.outbox_rows import OutboxRow
@@ -123,7 +128,7 @@ async def test_one_alert_has_state_changes_and_rows(tmp_path: Path) -> None:
         over = await details(box, AlertRequest("Agenesis1"))
         assert over["alert"] is None
         assert [change["kind"] for change in over["changes"]] == ["fired", "acked", "resolved"]
-        with pytest.raises(BadRequestError, match='no alert "A99" is on record'):
+        with pytest.raises(NotFoundError, match='no alert "A99" is on record'):
             await box.verbs.answer(AlertRequest("A99"), "ana")
 
 
@@ -134,7 +139,7 @@ async def test_an_ack_is_for_alerts_that_fire(tmp_path: Path) -> None:
         assert await message(box, AckRequest("Agenesis1")) == (
             "Agenesis1 is acked: no more reminders, its end is told"
         )
-        with pytest.raises(BadRequestError, match="fires: appliance alerts"):
+        with pytest.raises(NotFoundError, match="fires: appliance alerts"):
             await box.verbs.answer(AckRequest("A99"), "ana")
 
 
@@ -192,7 +197,7 @@ async def test_windows_are_planned_and_removed(tmp_path: Path) -> None:
             await box.verbs.answer(request.replaced(begin="3"), "ana")
         remove = RemoveWindowRequest("backup")
         assert await message(box, remove) == "the window backup is removed"
-        with pytest.raises(BadRequestError, match='no window "backup"'):
+        with pytest.raises(NotFoundError, match='no window "backup"'):
             await box.verbs.answer(remove, "ana")
 
 
@@ -296,7 +301,7 @@ async def test_a_test_alert_that_is_not_sent_is_told_as_waiting(tmp_path: Path) 
 async def test_a_test_alert_needs_a_target(tmp_path: Path) -> None:
     """Without one, and with a wrong name, the next command is told."""
     async with watched_alerts(tmp_path) as box:
-        with pytest.raises(BadRequestError, match='no target "phon": appliance target ls'):
+        with pytest.raises(NotFoundError, match='no target "phon": appliance target ls'):
             await box.verbs.answer(TestAlertRequest("phon"), "ana")
         box.targets = ()
         with pytest.raises(PreconditionError, match="appliance target add"):

@@ -211,6 +211,7 @@ async def test_a_cancel_of_what_does_not_run() -> None:
     [
         (ErrorEvent("busy", "switch to aeon is running: appliance wait"), 409, "appliance wait"),
         (ErrorEvent("unknown-profile", 'no profile "x": appliance list'), 404, "appliance list"),
+        (ErrorEvent("not-found", 'no alert "A9" fires: appliance alerts'), 404, "appliance alerts"),
         (ErrorEvent("bad-request", "this key was used for another request"), 422, ""),
         (ErrorEvent("denied", "the token was removed"), 403, ""),
         (

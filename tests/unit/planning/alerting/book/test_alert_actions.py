@@ -3,7 +3,7 @@
 import pytest
 
 from appliance.domain.alerts import BOX, AlertRule, Subject, SubjectKind, TransitionKind
-from appliance.domain.errors import BadRequestError
+from appliance.domain.errors import BadRequestError, NotFoundError
 from appliance.planning.alerting.book.alert_book import (
     PlannedWindow,
     add_window,
@@ -138,7 +138,7 @@ def test_windows_are_bounded_and_removed_by_name() -> None:
     book = add_window(book, PlannedWindow(name="w7", begin="13:00", minutes=5)).book
     book = add_window(remove_window(book, "w3").book, HOUR).book
     assert len(book.windows) == MOST_WINDOWS
-    with pytest.raises(BadRequestError, match='no window "w3"'):
+    with pytest.raises(NotFoundError, match='no window "w3"'):
         remove_window(book, "w3")
 
 

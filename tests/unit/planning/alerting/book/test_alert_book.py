@@ -3,7 +3,7 @@
 import pytest
 
 from appliance.domain.alerts import AlertPhase, AlertRule, Severity, TransitionKind
-from appliance.domain.errors import BadRequestError
+from appliance.domain.errors import NotFoundError
 from appliance.domain.profile import Mark
 from appliance.planning.alerting.book.alert_book import ack
 from tests.fakes.alert_rounds import GENESIS, AlertRounds, bad, good, unknown
@@ -107,7 +107,7 @@ def test_only_an_alert_that_fires_is_acked() -> None:
     rounds.look(bad(), times=3)
     rounds.look(good(), times=2)
     for alert in ("A1", "A7"):
-        with pytest.raises(BadRequestError, match="appliance alerts"):
+        with pytest.raises(NotFoundError, match="appliance alerts"):
             ack(rounds.book, alert, "ana", rounds.now)
 
 
