@@ -1,26 +1,32 @@
 """Delay of real requests by probes: ``python -m tests.bench.courtesy``, or ``make bench-courtesy``.
 
 A real engine (llama.cpp with SmolLM2 on the CPU, one slot), the gateway's process, and the prober,
-which begins a probe whenever the lane is free. Requests of a client arrive at random moments:
+which begins one probe after another. Requests of a client arrive at random moments:
 
-1. while probes go on: a request that meets one at the engine counts; until its first token the prober
-   tries to begin the next probe every 100 ms
+1. while probes go on: a request that meets one at the engine counts. As in the health agent, whose
+   schedule waits 30 s after a probe that yielded, the prober begins no other meanwhile
 2. at once after it, while no probe goes on: the control
+3. every fourth time one more, beside which the prober tries to begin a probe every 20 ms until its
+   response is whole: each try has to be refused. It counts for overlaps only, since the tries take
+   CPU time that the engine wants
 
 Delay is the time to the first token of the former, less the median of the nine controls that are
-nearest in time, so that drift of the machine is in neither. All are short chat completions with a
+nearest in time, so that drift of the machine is in neither. All are short completions with a
 salt in front: the engine's one slot has no beginning of any in its prefix cache, neither after a probe
-nor after another request, so the delay is what a request waits for the engine. Between gateway and engine stands a front that notes what the engine is
+nor after another request, and the evaluation of their own few tokens, which varies by a tenth from
+request to request, adds little to what a request waits for the engine. Between gateway and engine stands a front that notes what the engine is
 sent (`engine_front`).
 
 The last line is JSON: ``probes`` (prompts that the prober asked), ``yielded`` (those of them that a
 request ended), ``requests`` (that met a probe), ``delay_p50_ms``, ``delay_p99_ms``,
-``delay_max_ms``, ``overlaps`` (probes begun while a request was in flight); beside them
+``delay_max_ms``, ``overlaps`` (probes begun while a request was in flight), ``tries`` (probes that the
+prober wanted to begin while one was); beside them
 ``piece_p99_ms`` and ``answer_p99_ms``, the delay by what was at the engine, and
-``control_p99_ms``, which the same arithmetic gives for the controls: the noise of the machine. Most of
-that noise is in the evaluation of a request's own prompt, whose length the engine tells: ``wait_p50_ms``,
-``wait_p99_ms``, ``wait_max_ms`` and ``control_wait_p99_ms`` are the same without it, so what a request waits
-until the engine begins with it.
+``control_p99_ms``, which the same arithmetic gives for the controls: the noise of the machine.
+``wait_p50_ms``, ``wait_p99_ms``, ``wait_max_ms``, ``control_wait_p99_ms`` and, by what was at the engine,
+``piece_wait_p99_ms`` and ``answer_wait_p99_ms`` are the same without the evaluation of a request's own
+prompt, whose length the engine tells: what a request waits until the engine begins with it.
+``evaluation_ratio`` is that evaluation after a probe over the one of the controls, in the median.
 """
 
 import argparse
@@ -66,10 +72,12 @@ from tests.fakes.unit_specs import made
 from tests.programs import MODEL_S, free_port, program, started
 
 NAME: Final = "smol"
-_PATH: Final = "/v1/chat/completions"
+_PATH: Final = "/v1/completions"
 _CONTROLS: Final = 9
-_TRY_AGAIN_S: Final = 0.1
-"""Pause of the prober after a busy lane: shorter ones take CPU time from the engine."""
+_TRY_AGAIN_S: Final = 0.02
+"""Pause of the prober after a busy lane."""
+_TRIED: Final = 4
+"""One in so many rounds has a request beside which probes are tried."""
 _PREFILL_TOKENS: Final = 512
 _OUTPUT_TOKENS: Final = 128
 """Sizes with which pieces and answers take about as long."""
@@ -111,6 +119,8 @@ class ProbeLoop:
         self.idle = asyncio.Event()
         self.long_prompt = ""
         """Name of the long prompt, with the size of its pieces."""
+        self.tries = 0
+        """Count of probes that the lane refused."""
 
     async def warm_up(self) -> None:
         """Warm the engine up, and find the size of pieces."""
@@ -149,30 +159,22 @@ class ProbeLoop:
             found = await self._prober.probe(self._profile, course)
             self.probes += found
             if found[-1].outcome is ProbeOutcome.BUSY:
+                self.tries += 1
                 await asyncio.sleep(_TRY_AGAIN_S)
 
 
-def _nothing() -> None:
-    pass
-
-
-async def request(port: int, number: int, on_first: Callable[[], None] = _nothing) -> ClientTimes:
+async def request(port: int, number: int) -> ClientTimes:
     """Send a request of a client, read its whole response, and return its times.
 
     Args:
         port: Port of the gateway.
         number: Number that no other request has.
-        on_first: Called after the first token.
     """
     salt = f"{number * 2654435761 % 2**32:08x}"
-    system = f"{salt} is the number of this conversation. Answer in one short sentence."
     body = json.dumps(
         {
             "model": NAME,
-            "messages": [
-                {"role": "system", "content": system},
-                {"role": "user", "content": f"Say something about the number {number}."},
-            ],
+            "prompt": f"{salt}: a short sentence",
             "max_tokens": 8,
             "temperature": 0,
             "stream": True,
@@ -193,8 +195,6 @@ async def request(port: int, number: int, on_first: Callable[[], None] = _nothin
                 response.feed(data)
                 for event in events.feed(response.take_body()):
                     stream.take(event, time.monotonic())
-                if stream.first_s is not None:
-                    on_first()
     finally:
         writer.close()
         await writer.wait_closed()
@@ -211,7 +211,7 @@ async def measure(
     """Return samples with as many requests that met a probe as wanted."""
     chooser = random.Random(options.seed)  # noqa: S311
     samples: list[CourtesySample] = []
-    met = number = 0
+    met = number = rounds = 0
     end_s = time.monotonic() + options.seconds
     while met < options.requests and time.monotonic() < end_s:
         probing.resume()
@@ -219,9 +219,9 @@ async def measure(
         flight = front.probe
         kind = None if flight is None else "piece" if flight.is_piece else "answer"
         at_s = time.monotonic()
+        probing.stop_soon()
         number += 1
-        # The prober goes on trying: a probe that began beside the request would be an overlap.
-        times = await request(port, number, probing.stop_soon)
+        times = await request(port, number)
         await probing.pause()
         if kind is not None:
             met += 1
@@ -230,6 +230,12 @@ async def measure(
         at_s = time.monotonic()
         times = await request(port, number)
         samples.append(CourtesySample(at_s=at_s, times=times, met=None))
+        rounds += 1
+        if not rounds % _TRIED:
+            number += 1
+            probing.resume()
+            await request(port, number)
+            await probing.pause()
     return samples
 
 
@@ -332,7 +338,8 @@ async def _run(engine_port: int, folder: Path, options: argparse.Namespace) -> M
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
             front.close()
-    return _figures(front, probing.probes, samples) | {"long_prompt": probing.long_prompt}
+    beside = {"tries": probing.tries, "long_prompt": probing.long_prompt}
+    return _figures(front, probing.probes, samples) | beside
 
 
 async def _no_gpus() -> None:
@@ -343,7 +350,8 @@ def _figures(
     front: EngineFront, probes: Sequence[Probe], samples: Sequence[CourtesySample]
 ) -> dict[str, object]:
     of = {kind: delays_ms(samples, kind, whole) for kind in ("piece", "answer", None)}
-    waits = [wait for kind in ("piece", "answer") for wait in delays_ms(samples, kind, waited)]
+    waits_of = {kind: delays_ms(samples, kind, waited) for kind in ("piece", "answer")}
+    waits = [*waits_of["piece"], *waits_of["answer"]]
     delays = [*of["piece"], *of["answer"]]
     outcomes = [probe.outcome for probe in probes]
     if not delays:
@@ -364,10 +372,20 @@ def _figures(
         "wait_p50_ms": _ms(waits, 0.5),
         "wait_p99_ms": _ms(waits, 0.99),
         "wait_max_ms": _ms(waits, 1.0),
+        "piece_wait_p99_ms": _ms(waits_of["piece"], 0.99),
+        "answer_wait_p99_ms": _ms(waits_of["answer"], 0.99),
         "control_wait_p99_ms": _ms(delays_ms(samples, None, waited), 0.99),
+        "evaluation_ratio": round(
+            _evaluation_s(samples, met=True) / _evaluation_s(samples, met=False), 2
+        ),
         "lane_requests": front.probes,
         "outcomes": valid,
     }
+
+
+def _evaluation_s(samples: Sequence[CourtesySample], *, met: bool) -> float:
+    times = (sample.times for sample in samples if (sample.met is not None) is met)
+    return statistics.median(one.ttft_s - one.wait_s for one in times)
 
 
 def _ms(values: list[float], share: float) -> float | None:
