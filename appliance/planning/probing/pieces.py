@@ -13,8 +13,9 @@ from typing import Final
 
 from appliance.planning.probing.tasks import CHARACTERS_A_TOKEN, PREFILL_TOKENS
 
-MOST_PIECE_S: Final = 0.03
-"""Time that an engine may take for a piece: a real request is to wait for less than 50 ms."""
+MOST_PIECE_S: Final = 0.02
+"""Time that an engine may take for a piece: a real request is to wait for less than 50 ms, in which the engine also has to
+notice that the piece's connection has gone and to look at its queue."""
 FEWEST_PIECE_TOKENS: Final = 2
 """Smaller pieces would be single tokens, of which every answer is made as well."""
 _FIRST_TOKENS: Final = 16

@@ -106,11 +106,11 @@ async def test_a_probe_measures_both_series() -> None:
 
 
 async def test_no_piece_takes_long() -> None:
-    """After the search of the warm-ups every request before the answer takes 30 ms at most."""
+    """After the search of the warm-ups every request before the answer takes 20 ms at most."""
     engine = LlamaCppModel(prefill_tok_s=3000.0)
     rig = Rig(engine.answer)
     await rig.probe(WARM_UP)
-    assert rig.prober.piece_tokens(LLAMA) == 64
+    assert rig.prober.piece_tokens(LLAMA) == 32
     engine.evaluated.clear()
     long_prompt = f"prefill-512/p{rig.prober.piece_tokens(LLAMA)}"
     await rig.probe(replace(COURSE, prompts=("lru-cache", long_prompt)))
@@ -120,7 +120,7 @@ async def test_no_piece_takes_long() -> None:
 
 
 @pytest.mark.parametrize(
-    ("tok_s", "tokens"), [(200_000.0, 2048), (700.0, 16), (400.0, 8), (50.0, 2)]
+    ("tok_s", "tokens"), [(200_000.0, 2048), (1000.0, 16), (400.0, 8), (50.0, 2)]
 )
 async def test_the_search_for_the_size_of_pieces(tok_s: float, tokens: int) -> None:
     """A fast engine gets nearly all at once, a slow one the smallest pieces; the search is short."""
@@ -138,7 +138,7 @@ async def test_a_search_on_a_busy_box_does_not_count() -> None:
     """The second warm-up searches again, and the larger size stays, whichever search found it."""
     engine = LlamaCppModel(prefill_tok_s=400.0)
     rig = Rig(engine.answer)
-    for tok_s, tokens in ((400.0, 8), (3000.0, 64), (100.0, 64)):
+    for tok_s, tokens in ((400.0, 8), (3000.0, 32), (100.0, 32)):
         engine.prefill_tok_s = tok_s
         await rig.probe(WARM_UP)
         assert rig.prober.piece_tokens(LLAMA) == tokens
