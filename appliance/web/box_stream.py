@@ -13,6 +13,9 @@ event          data                                   id
 `lost`         the daemon that does not answer        none
 =============  =====================================  ==================================================
 
+Events of the same 50 ms go out together, and of several status documents among them only the last: what fifty
+dashboards cost while a switch runs is the number of pieces that are sent to each.
+
 An id has three numbers, ``m12.a34.o56``: the last measurement event, transition and operation that the
 client has. With it a client that comes back is told what it has missed. While no client is there, no daemon is
 asked. A client that does not read in time finds its queue full and is sent away; it comes back with its id.
@@ -22,7 +25,7 @@ import asyncio
 import contextlib
 import logging
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -39,8 +42,10 @@ from appliance.web.box_documents import BoxSource, Document
 _log = logging.getLogger(__name__)
 
 MOST_WAITING: Final = 256
-"""Events that wait for one client; a switch has some forty."""
+"""Pieces that wait for one client, each with the events of `GATHER_S`; a switch has some forty events."""
+GATHER_S: Final = 0.05
 _MOST_MISSED: Final = 500
+_STATUS: Final = "status"
 _FIRST_PAUSE_S: Final = 0.2
 _LONGEST_PAUSE_S: Final = 5.0
 _ID: Final = re.compile(r"m([0-9]{1,15})\.a([0-9]{1,15})\.o([0-9]{1,15})\Z")
@@ -98,6 +103,8 @@ class StreamEvent:
         )
 
 
+Piece = Sequence[StreamEvent]
+"""Events that go out together."""
 Follower = Callable[[], AsyncGenerator[StreamEvent | None, None]]
 """Function that follows a daemon until the conversation ends; None: nothing for clients."""
 
@@ -111,19 +118,22 @@ class BoxStream:
 
     Args:
         box: Whose daemons are followed while a client is there.
+        gather_s: Time for which events wait for others.
     """
 
-    def __init__(self, box: BoxSource) -> None:
+    def __init__(self, box: BoxSource, *, gather_s: float = GATHER_S) -> None:
         self._box = box
-        self._queues: set[asyncio.Queue[StreamEvent | None]] = set()
+        self._gather_s = gather_s
+        self._gathered: list[StreamEvent] = []
+        self._queues: set[asyncio.Queue[Piece | None]] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._last = StreamPosition()
         """Position of a client that has everything."""
 
     @contextlib.contextmanager
-    def _queue(self) -> Iterator[asyncio.Queue[StreamEvent | None]]:
+    def _queue(self) -> Iterator[asyncio.Queue[Piece | None]]:
         """Give a queue of what happens from now on."""
-        queue: asyncio.Queue[StreamEvent | None] = asyncio.Queue(MOST_WAITING)
+        queue: asyncio.Queue[Piece | None] = asyncio.Queue(MOST_WAITING)
         self._queues.add(queue)
         if not self._tasks:
             self._begin()
@@ -134,11 +144,14 @@ class BoxStream:
             if not self._queues:
                 self._end()
 
-    async def events(self, last_id: str = "") -> AsyncGenerator[tuple[StreamEvent, str], None]:
-        """Yield events, each with the id of the client that has it; the snapshot first.
+    async def events(
+        self, last_id: str = "", *, quiet_s: float | None = None
+    ) -> AsyncGenerator[Sequence[tuple[StreamEvent, str]], None]:
+        """Yield events that go out together, each with the id of the client that has it; the snapshot first.
 
         Args:
             last_id: Id that the client had; empty or malformed: it begins with what happens now.
+            quiet_s: Time without an event after which none are yielded; None: it is waited for the next.
 
         Raises:
             StreamOverflowError: The client does not take them in time.
@@ -146,16 +159,27 @@ class BoxStream:
         with self._queue() as queue:
             known = StreamPosition.of(last_id)
             position = await self._newest() if known is None else known
-            yield await self._snapshot(), str(position)
+            yield [(await self._snapshot(), str(position))]
             if known is not None:
                 async for event in self._missed(known):
                     position = event.after(position)
-                    yield event, str(position)
-            while (found := await queue.get()) is not None:
-                if found.is_new(position):
-                    position = found.after(position)
-                    yield found, str(position)
-        raise StreamOverflowError
+                    yield [(event, str(position))]
+            while True:
+                try:
+                    async with asyncio.timeout(quiet_s):
+                        piece = await queue.get()
+                except TimeoutError:
+                    yield []
+                    continue
+                if piece is None:
+                    raise StreamOverflowError
+                found = []
+                for event in piece:
+                    if event.is_new(position):
+                        position = event.after(position)
+                        found.append((event, str(position)))
+                if found:
+                    yield found
 
     # --- what a client begins with ---------------------------------------------------
 
@@ -235,7 +259,7 @@ class BoxStream:
                 if isinstance(event, ErrorEvent):
                     raise RequestRefusedError(event)
                 if isinstance(event, StatusEvent):
-                    yield _event("status", event.status)
+                    yield _event(_STATUS, event.status)
 
     async def _follow_operations(self) -> AsyncGenerator[StreamEvent | None, None]:
         async with self._box.follow_supervisor(FollowRequest()) as events:
@@ -257,17 +281,25 @@ class BoxStream:
                 yield _agent_event(event)
 
     def _publish(self, event: StreamEvent) -> None:
-        """Hand an event to every client. Never blocks."""
+        """Hand an event to every client, with others of the same moment. Never blocks."""
         self._note(event)
+        if not self._gathered:
+            asyncio.get_running_loop().call_later(self._gather_s, self._send_gathered)
+        self._gathered.append(event)
+
+    def _send_gathered(self) -> None:
+        gathered, self._gathered = self._gathered, []
+        last = max((n for n, event in enumerate(gathered) if event.name == _STATUS), default=None)
+        piece = [e for n, e in enumerate(gathered) if e.name != _STATUS or n == last]
         for queue in list(self._queues):
             if queue.full():
-                # Its generator ends with the next event that it takes.
+                # Its generator ends with the next piece that it takes.
                 self._queues.discard(queue)
                 while not queue.empty():
                     queue.get_nowait()
                 queue.put_nowait(None)
             else:
-                queue.put_nowait(event)
+                queue.put_nowait(piece)
 
     def _note(self, event: StreamEvent | None) -> None:
         if event is not None:

@@ -31,26 +31,37 @@ _SEEN: Final = "/var/tmp/dashboards.json"  # noqa: S108 - in the box
 _CLIENTS: Final = """
 import asyncio, json, sys
 
-async def follow(seen):
-    reader, writer = await asyncio.open_connection("127.0.0.1", 8011, limit=1 << 22)
-    writer.write(b"GET /api/v1/stream HTTP/1.1\\r\\nHost: localhost\\r\\n\\r\\n")
-    while line := await reader.readline():
-        if line.startswith(b"event: snapshot"):
-            print("there", flush=True)
-        if line.startswith(b"data: {"):
-            change = json.loads(line[6:]).get("change")
-            if change and change["event"] in ("accepted", "phase", "result") and change.get("state") != "progress":
-                seen.append([change["event"], change.get("phase"), change.get("state")])
+class Client(asyncio.Protocol):
+    # What comes is read when all is over: the browsers of fifty people are not on the box.
+    def __init__(self):
+        self.text = []
+        self.there = False
 
-async def main(clients, path):
-    seen = [[] for _ in range(clients)]
-    tasks = [asyncio.create_task(follow(one)) for one in seen]
-    await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
+    def connection_made(self, transport):
+        self.transport = transport
+        transport.write(b"GET /api/v1/stream HTTP/1.1\\r\\nHost: localhost\\r\\n\\r\\n")
+
+    def data_received(self, data):
+        self.text.append(data)
+        if not self.there and b"event: snapshot" in data:
+            self.there = True
+            print("there", flush=True)
+
+    def seen(self):
+        for line in b"".join(self.text).split(b"\\n"):
+            if line.startswith(b"data: {"):
+                change = json.loads(line[6:]).get("change")
+                if change and change["event"] in ("accepted", "phase", "result") and change.get("state") != "progress":
+                    yield [change["event"], change.get("phase"), change.get("state")]
+
+async def main(count, path):
+    loop = asyncio.get_running_loop()
+    clients = [(await loop.create_connection(Client, "127.0.0.1", 8011))[1] for _ in range(count)]
+    await loop.run_in_executor(None, sys.stdin.read)
+    for client in clients:
+        client.transport.abort()
     with open(path, "w") as file:
-        json.dump(seen, file)
+        json.dump([list(client.seen()) for client in clients], file)
 
 asyncio.run(main(int(sys.argv[1]), sys.argv[2]))
 """

@@ -1,8 +1,7 @@
 """Route of the stream: server-sent events (HTML standard, 9.2), with ids by which a client resumes."""
 
-import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing, suppress
 from typing import Annotated, Final
 
 from fastapi import APIRouter, Header
@@ -45,7 +44,7 @@ def stream_router(stream: BoxStream) -> APIRouter:
     async def follow(last_event_id: LastEventId = "") -> StreamingResponse:
         """Stream what happens: a snapshot, then each change of state, phase, measurement and alert."""
         return StreamingResponse(
-            lines(stream.events(last_event_id)),
+            lines(stream.events(last_event_id, quiet_s=KEEP_ALIVE_S)),
             media_type="text/event-stream",
             headers={"x-accel-buffering": "no"},
         )
@@ -54,26 +53,12 @@ def stream_router(stream: BoxStream) -> APIRouter:
 
 
 async def lines(
-    events: AsyncGenerator[tuple[StreamEvent, str], None], keep_alive_s: float = KEEP_ALIVE_S
+    pieces: AsyncGenerator[Sequence[tuple[StreamEvent, str]], None],
 ) -> AsyncIterator[str]:
-    """Yield the text of a stream; it ends when the client's queue was full."""
+    """Yield the text of a stream; a comment for a piece without events. It ends when the client's queue was full."""
     yield _RETRY
-    async with aclosing(events):
-        coming: asyncio.Future[tuple[StreamEvent, str]] | None = None
-        try:
-            while True:
-                coming = coming or asyncio.ensure_future(anext(events))
-                done, _ = await asyncio.wait({coming}, timeout=keep_alive_s)
-                if not done:
-                    yield _KEEP_ALIVE
-                    continue
-                try:
-                    event, position = coming.result()
-                except StreamOverflowError:
-                    return
-                coming = None
-                yield f"event: {event.name}\nid: {position}\ndata: {event.data}\n\n"
-        finally:
-            if coming is not None:
-                coming.cancel()
-                await asyncio.wait({coming})
+    async with aclosing(pieces):
+        with suppress(StreamOverflowError):
+            async for piece in pieces:
+                text = (f"event: {e.name}\nid: {id_}\ndata: {e.data}\n\n" for e, id_ in piece)
+                yield "".join(text) or _KEEP_ALIVE

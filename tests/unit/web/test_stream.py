@@ -1,7 +1,7 @@
 """Stream of the box: order, ids, resumption, slow clients, and the end of following."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import Any
 
@@ -20,6 +20,7 @@ from appliance.protocol.status_socket import (
 from appliance.web.api.stream import lines
 from appliance.web.box_documents import BoxDocuments
 from appliance.web.box_stream import (
+    GATHER_S,
     MOST_WAITING,
     BoxStream,
     StreamEvent,
@@ -29,7 +30,7 @@ from appliance.web.box_stream import (
 from tests.fakes.fixed_box import NOT_RUNNING, FixedBox
 
 PHASES = ["preflight", "hold", "drain", "stop", "release", "start", "load", "warm-up", "commit"]
-Told = AsyncGenerator[tuple[StreamEvent, str], None]
+Told = AsyncGenerator[Sequence[tuple[StreamEvent, str]], None]
 
 
 @pytest.fixture
@@ -52,22 +53,25 @@ def result(operation: int) -> OperationEvent:
 
 
 async def taken(events: Told, count: int) -> list[tuple[str, dict[str, Any], str]]:
-    """The next events: name, data, id."""
+    """The next events, whose pieces end with the last of them: name, data, id."""
+    found: list[tuple[StreamEvent, str]] = []
     async with asyncio.timeout(10):
-        found = [await anext(events) for _ in range(count)]
+        while len(found) < count:
+            found += await anext(events)
+    assert len(found) == count
     return [(event.name, parse_object(event.data), position) for event, position in found]
 
 
 async def test_the_snapshot_comes_first_with_the_position_of_now(box: FixedBox) -> None:
     """A client that is new is told what is; its id is that of the newest rows."""
-    async with aclosing(BoxStream(box).events()) as events:
+    async with aclosing(BoxStream(box, gather_s=0.0).events()) as events:
         ((name, data, position),) = await taken(events, 1)
     assert (name, data["status"], position) == ("snapshot", {"host": "garage"}, "m3.a0.o6")
 
 
 async def test_every_client_sees_every_phase_in_order_over_one_follower(box: FixedBox) -> None:
     """Fifty clients cost one conversation of each kind, which ends with the last of them."""
-    stream = BoxStream(box)
+    stream = BoxStream(box, gather_s=0.0)
     clients = [stream.events() for _ in range(50)]
     for client in clients:
         await taken(client, 1)
@@ -91,7 +95,7 @@ async def test_a_client_that_comes_back_is_told_what_it_missed_once(box: FixedBo
     box.answers[OperationsRequest] = {"operations": [{"id": 9}, {"id": 8}, {"id": 7}, {"id": 6}]}
     alert = AlertEvent(5, 60.0, "fired", "A1", "box", "disk", 1, "warning")
     box.agent_events = [MeasuredEvent(4, 55.0, "smol", "loss"), alert]
-    async with aclosing(BoxStream(box).events("m3.a4.o7")) as events:
+    async with aclosing(BoxStream(box, gather_s=0.0).events("m3.a4.o7")) as events:
         seen = await taken(events, 5)
         box.told[FollowRequest].put_nowait(result(9))  # it has that one already
         box.told[FollowRequest].put_nowait(result(10))
@@ -109,7 +113,7 @@ async def test_a_client_that_comes_back_is_told_what_it_missed_once(box: FixedBo
 
 async def test_a_lost_daemon_is_told_once_and_followed_again(box: FixedBox) -> None:
     """The pause before the next try is short at first."""
-    async with aclosing(BoxStream(box).events()) as events:
+    async with aclosing(BoxStream(box, gather_s=0.0).events()) as events:
         await taken(events, 1)
         box.told[WatchRequest].put_nowait(NOT_RUNNING)
         box.told[WatchRequest].put_nowait(NOT_RUNNING)
@@ -120,7 +124,7 @@ async def test_a_lost_daemon_is_told_once_and_followed_again(box: FixedBox) -> N
 
 async def test_a_client_that_does_not_read_is_sent_away_alone(box: FixedBox) -> None:
     """The queue of one is bounded; the others go on."""
-    stream = BoxStream(box)
+    stream = BoxStream(box, gather_s=0.0)
     slow, quick = stream.events(), stream.events()
     await taken(slow, 1)
     await taken(quick, 1)
@@ -146,19 +150,30 @@ def test_an_id_is_read_as_it_is_written() -> None:
 
 
 @pytest.mark.virtual_time
-async def test_a_quiet_stream_is_kept_alive() -> None:
-    """A comment comes after fifteen seconds without an event, and the event that was awaited is not lost."""
-    coming: asyncio.Queue[StreamEvent] = asyncio.Queue()
+async def test_events_of_one_moment_go_out_together_with_one_status(box: FixedBox) -> None:
+    """Every event of an operation comes in order, and of several status documents the last."""
+    async with aclosing(BoxStream(box).events()) as events:
+        await taken(events, 1)
+        for number, name in enumerate(PHASES):
+            box.told[WatchRequest].put_nowait(StatusEvent({"number": number}))
+            box.told[FollowRequest].put_nowait(phase(7, name))
+        begin = asyncio.get_running_loop().time()
+        piece = await anext(events)
+        assert asyncio.get_running_loop().time() - begin == pytest.approx(GATHER_S)
+    told = [(event.name, parse_object(event.data)) for event, _ in piece]
+    assert [data["change"]["phase"] for name, data in told if name == "operation"] == PHASES
+    assert [data for name, data in told if name == "status"] == [{"number": len(PHASES) - 1}]
 
-    async def events() -> Told:
-        while True:
-            yield await coming.get(), "m1.a2.o3"
 
-    text = lines(events())
+@pytest.mark.virtual_time
+async def test_a_quiet_stream_is_kept_alive(box: FixedBox) -> None:
+    """A comment comes after fifteen seconds without an event, and the next event is not lost."""
+    text = lines(BoxStream(box).events(quiet_s=15.0))
     begin = asyncio.get_running_loop().time()
-    assert [await anext(text) for _ in range(3)] == ["retry: 2000\n\n"] + 2 * [": still here\n\n"]
+    first = [await anext(text) for _ in range(4)]
+    assert [first[0], *first[2:]] == ["retry: 2000\n\n"] + 2 * [": still here\n\n"]
     assert asyncio.get_running_loop().time() - begin == pytest.approx(30)
-    coming.put_nowait(StreamEvent(name="status", data="{}"))
-    assert await anext(text) == "event: status\nid: m1.a2.o3\ndata: {}\n\n"
+    box.told[WatchRequest].put_nowait(StatusEvent({"host": "garage"}))
+    assert await anext(text) == 'event: status\nid: m3.a0.o6\ndata: {"host": "garage"}\n\n'
     assert isinstance(text, AsyncGenerator)
     await text.aclose()
