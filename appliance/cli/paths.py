@@ -15,7 +15,7 @@ from appliance.protocol.record import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from typing import Final
 
 _DEFAULTS: Final = {
@@ -65,9 +65,9 @@ def find_places(*, socket: str | None = None) -> Places:
     """Return the places of this box; `socket` is the control socket of the command line.
 
     Raises:
-        SettingsError: the settings file is there but is not TOML.
+        SettingsError: the settings file may name one, and is not TOML.
     """
-    table = _settings_table()
+    table = _settings_table(_DEFAULTS)
     found = {
         key: os.environ.get(f"APPLIANCE_{key.upper()}") or str(table.get(key, default))
         for key, default in _DEFAULTS.items()
@@ -81,20 +81,21 @@ def watch_names() -> Sequence[str]:
     Raises:
         SettingsError: the settings file is there but is not TOML.
     """
-    entries = _settings_table().get("watch")
+    entries = _settings_table(["watch"]).get("watch")
     rows = entries if isinstance(entries, list) else []
     return [str(row["name"]) for row in rows if isinstance(row, dict) and "name" in row]
 
 
-def _settings_table() -> Mapping[str, object]:
+def _settings_table(keys: Iterable[str]) -> Mapping[str, object]:
+    """Return the settings; empty if the file has none of the keys. A key that needs escapes counts as any."""
     path = settings_path()
     try:
         raw = read_small_file(path, _MOST_BYTES, follow_links=True)
     except OSError:
         return {}
-    if not any(line.strip() and not line.lstrip().startswith(b"#") for line in raw.splitlines()):
+    if b"\\" not in raw and not any(key.encode() in raw for key in keys):
         return {}
-    import tomllib  # noqa: PLC0415 - 4 ms that most boxes, having only comments there, save
+    import tomllib  # noqa: PLC0415 - 11 ms that most boxes, whose paths are the usual ones, save
 
     try:
         return tomllib.loads(raw.decode())
