@@ -398,6 +398,10 @@ class Peaks(Protocol):
         """Return the peak of profile `name`; None: none, or no readable record."""
         ...
 
+    def peaks(self, names: Collection[str]) -> Mapping[str, ObservedPeak]:
+        """Return the peaks of the profiles that have one."""
+        ...
+
     async def record(self, name: str, peak: ObservedPeak) -> bool:
         """Replace the peak; False: it could not be written."""
         ...

@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Collection
+import os
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from appliance.adapters.files.durable import write_file
@@ -28,6 +29,16 @@ class FilePeaks:
     def peak(self, name: str) -> ObservedPeak | None:
         """Return the peak recorded for profile `name`; None: none that can be used."""
         return read_peak(self._directory, name)
+
+    def peaks(self, names: Collection[str]) -> Mapping[str, ObservedPeak]:
+        """Return the peaks of the profiles that have one; the directory tells which those may be."""
+        try:
+            files = os.listdir(self._directory)  # noqa: PTH208 - of names alone, for each status
+        except OSError:
+            return {}
+        there = (file.removesuffix(".json") for file in files)
+        found = {name: self.peak(name) for name in there if name in names}
+        return {name: peak for name, peak in found.items() if peak is not None}
 
     async def record(self, name: str, peak: ObservedPeak) -> bool:
         """Replace a profile's peak durably; False: it could not be written. Never raises."""

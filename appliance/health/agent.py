@@ -57,6 +57,14 @@ class ProfileWatch(Protocol):
 class SpeedWatch(ProfileWatch, Protocol):
     """Monitor of the speed of one profile."""
 
+    @property
+    def last_probe_unix_s(self) -> float | None:
+        """Time of the last probe; None: there was none."""
+
+    @property
+    def trouble(self) -> str:
+        """Sentence about what keeps probes from running or being judged; empty: nothing."""
+
     def add_traffic(self, sums: TrafficSums) -> None:
         """Take in real traffic."""
 
@@ -209,11 +217,12 @@ class HealthAgent:
         """Return the speed of each profile that serves or was measured, from memory."""
         found = {}
         for name, watched in sorted(self.watched.items()):
-            report = replace(watched.speed.report(), quality_pass_rate=watched.quality.pass_rate)
             profile = self.view.profiles.get(name)
             serves = profile is not None and profile.serving
-            if serves or report.last_probe_unix_s is not None:
-                found[name] = report
+            if serves or watched.speed.last_probe_unix_s is not None:
+                found[name] = replace(
+                    watched.speed.report(), quality_pass_rate=watched.quality.pass_rate
+                )
         return found
 
     def quality_lost(self) -> frozenset[str]:
@@ -233,7 +242,7 @@ class HealthAgent:
             found.append(AWAY)
         for name in names:
             watched = self.watched[name]
-            told = (watched.speed.report().trouble, watched.quality.trouble)
+            told = (watched.speed.trouble, watched.quality.trouble)
             found += [f"{name}: {text}" for text in told if text]
         return [text for text in found if text]
 
@@ -241,8 +250,7 @@ class HealthAgent:
         """Return the line that `systemctl status` shows."""
         serving = self.serving()
         parts = [f"{len(serving)} profile{'s' * (len(serving) != 1)} watched"]
-        reports = [self.watched[name].speed.report() for name in serving]
-        last = max((report.last_probe_unix_s or 0.0 for report in reports), default=0.0)
+        last = max((self.watched[n].speed.last_probe_unix_s or 0.0 for n in serving), default=0.0)
         if last:
             parts.append(f"last probe {_age_text(self._clock.unix_s() - last)} ago")
         return " · ".join([*parts, *self._troubles_of(serving)])

@@ -129,7 +129,11 @@ def used_gpus(applied: Applied, present: Sequence[int]) -> tuple[int, ...]:
 
 
 def requirement_of(
-    applied: Applied, peak: ObservedPeak | None = None, *, margin_bytes: int | None = None
+    applied: Applied,
+    peak: ObservedPeak | None = None,
+    *,
+    margin_bytes: int | None = None,
+    rivals: Sequence[str] | None = None,
 ) -> MemoryRequirement:
     """Return the requirement of `applied`, as the gate's arguments state it.
 
@@ -137,6 +141,7 @@ def requirement_of(
         applied: The profile.
         peak: The most that it was seen to hold, of whatever configuration; None: never seen.
         margin_bytes: To be free beyond its need; None: the gate's own margin.
+        rivals: Profiles whose memory is not foreign; None: all that it conflicts with, which may be hundreds.
     """
     uses_gpus = applied.gpus != ()
     declared = applied.need.vram_bytes if uses_gpus else None
@@ -153,7 +158,7 @@ def requirement_of(
         gpus=None if applied.gpus == "all" else applied.gpus,
         split=applied.gpu_split,
         margin_bytes=margin_bytes,
-        rivals=frozenset(map(unit_of, applied.conflicts)),
+        rivals=frozenset(map(unit_of, applied.conflicts if rivals is None else rivals)),
         own=unit_of(applied.name),
         assume_free=applied.assume_free,
     )
@@ -173,7 +178,7 @@ def resolve(
         devices: Every GPU of the box; empty: they cannot be read.
         ram_total_bytes: Of the box; 0: unknown.
     """
-    requirement = requirement_of(applied, peak)
+    requirement = requirement_of(applied, peak, rivals=())
     ram_source, ram_bytes = _ram(applied, requirement, devices, ram_total_bytes)
     if not requirement.uses_gpus:
         problem = applied.estimate_problem

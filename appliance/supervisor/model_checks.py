@@ -32,7 +32,7 @@ class Preflight:
         claim = Claim(devices=frozenset(goal.claim))
         with_gpus = bool(claim.gpus) or any(catalogue[n].gpus for n in goal.start)
         involved = {*goal.start, *observed.busy()}
-        peaks = {n: p for n in involved if (p := self._peaks.peak(n)) is not None}
+        peaks = self._peaks.peaks(involved)
         box, groups, marks, facts = await asyncio.gather(
             self._host.box(with_gpus=with_gpus),
             self._groups(leaving_of(goal, catalogue, observed).running),

@@ -2,14 +2,13 @@
 
 import asyncio
 import socket
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import appliance
 from appliance.adapters.applied.manifest import EditWatch
 from appliance.domain.operations import Finished, Operation
 from appliance.domain.profile import Catalogue
-from appliance.planning.memory.peak import ObservedPeak
 from appliance.planning.status.box_status import build_status
 from appliance.planning.status.document import (
     EndedOperationRow,
@@ -115,7 +114,7 @@ class BoxStatus:
             installed=self._files.compared(state.catalogue, state.observed, edited),
             refusals=refusals,
             memory_of=profile_memory(
-                state.catalogue, ledger, self._peaks_of(state.catalogue), ram.total_bytes
+                state.catalogue, ledger, self._peaks.peaks(state.catalogue), ram.total_bytes
             ),
             gateway=None if figures is None else _gateway_row(figures),
             stalls=self._stalls(),
@@ -192,10 +191,6 @@ class BoxStatus:
             "cause": finished.cause,
             "phases_ms": dict(finished.phases_ms),
         }
-
-    def _peaks_of(self, names: Iterable[str]) -> Mapping[str, ObservedPeak]:
-        found = {name: self._peaks.peak(name) for name in names}
-        return {name: peak for name, peak in found.items() if peak is not None}
 
     def _ended(self, finished: Finished) -> EndedOperationRow:
         operation, clock = finished.operation, self._clock

@@ -324,6 +324,9 @@ class FakePeaks:
     def peak(self, name: str) -> ObservedPeak | None:
         return self.kept.get(name)
 
+    def peaks(self, names: Collection[str]) -> Mapping[str, ObservedPeak]:
+        return {name: peak for name, peak in self.kept.items() if name in names}
+
     async def record(self, name: str, peak: ObservedPeak) -> bool:
         await asyncio.sleep(0)
         self.writes.append(name)

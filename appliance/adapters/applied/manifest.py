@@ -89,7 +89,7 @@ class EditWatch:
         return frozenset(name for name, applied in catalogue.items() if self._is_edited(applied))
 
     def _is_edited(self, applied: Applied) -> bool:
-        seen = stamp(Path(applied.source_path))
+        seen = stamp(applied.source_path)
         known = self._known.get(applied.source_path)
         if known is not None and known[:2] == (seen, applied.source_sha256):
             return known[2]

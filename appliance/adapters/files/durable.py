@@ -91,9 +91,9 @@ def _write_new(path: Path, text: str, mode: int, like: os.stat_result | None) ->
             os.fchown(file.fileno(), like.st_uid, like.st_gid)
 
 
-def _sync(path: Path) -> None:
-    """Write a new file of ours to the disk; its permissions may be for reading alone."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+def _sync(path: Path, kind: int = os.O_NOFOLLOW) -> None:
+    """Write a file of ours to the disk, whose permissions may be for reading alone; `kind`: as open(2) takes it."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | kind)
     try:
         os.fsync(descriptor)
     finally:
@@ -205,11 +205,7 @@ def remove_files(paths: Iterable[Path]) -> None:
 
 def sync_directory(directory: Path) -> None:
     """Make renames and removals in `directory` durable. Raises OSError."""
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    _sync(directory, os.O_DIRECTORY)
 
 
 def read_regular(path: Path) -> str | None:

@@ -147,7 +147,7 @@ def _odd(mode: int, path: Path) -> OddFileError:
     return OddFileError(errno.EINVAL, f"is {kind}, not a file", os.fspath(path))
 
 
-def stamp(path: Path) -> Stamp | None:
+def stamp(path: str | Path) -> Stamp | None:
     """Return the stamp of a file, which a change or replacement alters; None: no access."""
     try:
         seen = os.stat(path)  # noqa: PTH116 - once a second, and pathlib adds nothing

@@ -192,7 +192,7 @@ class ProfileMonitor:
         return SpeedReport(
             profile=self._name,
             series=self._record.speeds(),
-            last_probe_unix_s=memory.last_valid_unix_s if last is None else last.began_unix_s,
+            last_probe_unix_s=self.last_probe_unix_s,
             last_outcome=None if last is None else last.outcome,
             last_valid_unix_s=memory.last_valid_unix_s,
             next_probe_unix_s=self._timetable.next_unix_s(),
@@ -200,10 +200,18 @@ class ProfileMonitor:
             ttft_s=memory.ttft_s,
             cached_share=memory.traffic.cached_now,
             silence=self._silence_text() if self._timetable.is_silent else "",
-            trouble=self._trouble(),
+            trouble=self.trouble,
         )
 
-    def _trouble(self) -> str:
+    @property
+    def last_probe_unix_s(self) -> float | None:
+        """Time of the last probe; None: there was none."""
+        last = self._last
+        return self._record.memory.last_valid_unix_s if last is None else last.began_unix_s
+
+    @property
+    def trouble(self) -> str:
+        """Sentence about what keeps probes from running or being judged; empty: nothing."""
         found, traffic = list(self._record.faults), self._record.memory.traffic
         if self._timetable.is_silent:
             found.append(self._silence_text())

@@ -54,7 +54,7 @@ from appliance.planning.quality.quality_record import (
     encode_quality,
     wants_more,
 )
-from appliance.planning.quality.quality_report import QualityReport, quality_report
+from appliance.planning.quality.quality_report import QualityReport, quality_report, quality_trouble
 from appliance.planning.quality.standard_canaries import standard_canaries
 from appliance.ports import LaneResponse, ProbeLane
 from appliance.protocol.lane import LaneOutcome
@@ -167,17 +167,19 @@ class QualityMonitor:
     @property
     def trouble(self) -> str:
         """Sentences about what keeps canaries from being asked or judged; empty: nothing."""
-        return self.report().trouble
+        return quality_trouble(self._record, self._long_unanswered())
 
     def report(self) -> QualityReport:
         """Return the present quality, from memory."""
-        is_long = self._schedule.failed >= _LONG_UNANSWERED
         return quality_report(
             self._name,
             self._record,
             last_round_unix_s=self._last_round_unix_s,
-            unanswered=self._unanswered if is_long else "",
+            unanswered=self._long_unanswered(),
         )
+
+    def _long_unanswered(self) -> str:
+        return self._unanswered if self._schedule.failed >= _LONG_UNANSWERED else ""
 
     async def accept(self, by: str) -> None:
         """Make the present pass rates the baseline."""

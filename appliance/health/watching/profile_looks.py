@@ -160,7 +160,7 @@ def _desired(applied: Applied, reading: UnitReading | None, found: Observations)
         return None
     units = found.units or {}
     rivals: list[UnitLook] = [
-        units[unit_of(rival)].look for rival in applied.conflicts if unit_of(rival) in units
+        units[unit].look for unit in map(unit_of, applied.conflicts) if unit in units
     ]
     return is_desired(
         applied.name,

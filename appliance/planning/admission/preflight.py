@@ -1,7 +1,6 @@
 """Preflight: everything that speaks against a change, before anything is touched."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import Final
 
 from appliance.domain.memory import GroupMemory
@@ -105,7 +104,7 @@ def _requirement(
 ) -> MemoryRequirement:
     """Return the requirement that the gate will have; running rivals have their own findings."""
     idle = tuple(n for n in applied.conflicts if observed.unit(n).idle)
-    return requirement_of(replace(applied, conflicts=idle), peak, margin_bytes=box.margin_bytes)
+    return requirement_of(applied, peak, margin_bytes=box.margin_bytes, rivals=idle)
 
 
 def _gpu_findings(

@@ -73,11 +73,17 @@ def quality_report(
         groups=groups,
         pass_rate=runs.count("1") / len(runs) if runs else None,
         last_round_unix_s=last_round_unix_s,
-        trouble="; ".join(_troubles(record, unanswered)),
+        trouble=quality_trouble(record, unanswered),
     )
 
 
-def _troubles(record: QualityRecord, unanswered: str) -> list[str]:
+def quality_trouble(record: QualityRecord, unanswered: str) -> str:
+    """Return sentences about what keeps canaries from being asked or judged; empty: nothing.
+
+    Args:
+        record: Record of the profile.
+        unanswered: Reason why canaries have had no answer for long; empty: they have.
+    """
     found = [f"canaries get no answer: {unanswered}"] if unanswered else []
     found += [f"canary file: {problem}" for problem in record.file_problems[:1]]
     unproven = sorted(record.unproven.items())
@@ -87,7 +93,7 @@ def _troubles(record: QualityRecord, unanswered: str) -> list[str]:
     ]
     if len(unproven) > _MOST_TOLD:
         found.append(f"{len(unproven) - _MOST_TOLD} more have never passed")
-    return found
+    return "; ".join(found)
 
 
 def _hint(name: str) -> str:

@@ -35,6 +35,8 @@ async def test_what_is_recorded_is_read(peaks: Peaks) -> None:
     assert await peaks.record("genesis", PEAK)
     assert peaks.peak("genesis") == PEAK
     assert peaks.peak("aeon") is None
+    assert peaks.peaks(["genesis", "aeon"]) == {"genesis": PEAK}
+    assert peaks.peaks([]) == {}
 
 
 async def test_peaks_of_removed_profiles_go(peaks: Peaks) -> None:
