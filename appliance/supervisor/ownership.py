@@ -526,10 +526,14 @@ class Supervisor:
 
     def _busy(self, operation: Operation) -> BusyError:
         elapsed_s = self._clock.monotonic_s() - operation.began_s
+        # A repair that is cancelled is followed by the next; a stop ends it, and holds.
+        ends = "cancel"
+        if operation.kind is Kind.REPAIR:
+            ends = " ".join(("stop", *operation.target))
         return BusyError(
             f"{described(operation)} by {requester_name(operation.requested_by)} is running"
             f" ({operation.phase}, {elapsed_s:.0f} s):"
-            " appliance wait, or appliance cancel"
+            f" appliance wait, or appliance {ends}"
         )
 
     def _operation(self, request: OperationRequest, observed: Observed) -> Operation:

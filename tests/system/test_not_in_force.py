@@ -61,6 +61,42 @@ def test_files_that_no_apply_has_taken_are_told(fleet: Fleet) -> None:
     fleet.box.wait_for("! appliance status --json | grep -q c.toml")
 
 
+def test_a_removed_profile_is_taken_out_of_what_a_boot_serves(fleet: Fleet) -> None:
+    """The apply says how; a shared model that runs goes on until it is stopped."""
+    fleet.profile("s", 9003, top="gpus = []\nshared = true")
+    fleet.apply()
+    fleet.switch("s")
+    assert fleet.committed() == ["a", "s"]
+    fleet.box.run(f"rm {PROFILES}/s.toml")
+    assert "a boot is still to start it: appliance uncommit s" in fleet.apply()
+    told = fleet.cli("uncommit", "s")
+    assert (told.exit, told.result["committed"]) == (0, ["a"])
+    assert fleet.committed() == ["a"]
+    assert fleet.active() == ["a", "s"]
+    assert fleet.cli("stop", "s").exit == 0
+    assert fleet.committed() == fleet.active() == ["a"]
+
+
+def test_an_owner_of_devices_is_taken_out_only_when_that_is_meant(fleet: Fleet) -> None:
+    """Without --exclusive the names stay; with it the model runs on, and the next boot starts none."""
+    refused = fleet.cli("uncommit", "a")
+    assert refused.exit == 1
+    assert "if none is meant: appliance uncommit a --exclusive" in refused.result["message"]
+    assert fleet.committed() == ["a"]
+    pid = fleet.main_pid("a")
+    told = fleet.cli("uncommit", "a", "--exclusive")
+    assert told.result["message"] == (
+        "a is not committed any more: a boot serves nothing; a serves until it is stopped"
+    )
+    assert (fleet.committed(), fleet.main_pid("a")) == ([], pid)
+    fleet.box.reboot()
+    fleet.box.wait_for("systemctl is-active -q appliance-supervisor.service")
+    assert fleet.status()["verdict"]["state"] == "nothing"
+    assert fleet.active() == []
+    fleet.switch("a")
+    assert fleet.committed() == ["a"]
+
+
 def test_a_crash_loop_is_counted(fleet: Fleet) -> None:
     """Status and journal say how often systemd has started the engine again, and nothing of before."""
     crashed: Mapping[str, Any] = {}

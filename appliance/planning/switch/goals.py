@@ -126,8 +126,8 @@ def check_left_out(name: str, catalogue: Catalogue) -> None:
     if devices:
         raise PreconditionError(
             f"{name} owns {' and '.join(devices)}, and after a boot no model would:"
-            f" appliance switch NAME commits another in its place,"
-            f" appliance uncommit {name} --exclusive none"
+            f" appliance switch NAME commits another in its place;"
+            f" if none is meant: appliance uncommit {name} --exclusive"
         )
 
 

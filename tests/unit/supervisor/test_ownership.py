@@ -666,6 +666,23 @@ async def test_a_repair_does_not_give_way_to_a_client() -> None:
             await supervisor.submit(request)
 
 
+async def test_nothing_is_taken_out_while_a_repair_brings_it_back() -> None:
+    """The refusal names the stop that ends the repair; after it the profile is taken out."""
+    fakes = FakePorts(BOX, "aeon")
+    async with supervising(fakes) as supervisor:
+        await until_repaired(fakes, supervisor, Phase.START)
+        words = r"repair aeon by supervisor is running \(start, \d+ s\): appliance wait, or appliance stop aeon$"
+        with pytest.raises(BusyError, match=words):
+            await supervisor.uncommit("aeon", exclusive=True, by="ana")
+        assert fakes.commitment.committed() == ("aeon",)
+        await supervisor.submit(OperationRequest(kind=Kind.STOP, names=("aeon",), by=ANA))
+        await until(lambda: supervisor.current() is None)
+        _, left = await supervisor.uncommit("aeon", exclusive=True, by="ana")
+        assert left == ()
+        await settle(2000)
+        assert fakes.systemd.observed(BOX).serving() == ()
+
+
 async def test_a_stop_of_what_has_crashed_is_kept() -> None:
     """Systemd does not stop a failed unit; nevertheless no repair starts it against the operator."""
     fakes = FakePorts(BOX, "aeon")
