@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from appliance.domain.observed import Observed, RunReport
     from appliance.domain.operations import Finished, HoldUntil, Operation, RunCaller
     from appliance.domain.profile import Applied, Catalogue, Mark
+    from appliance.domain.running_facts import SelfDescription
     from appliance.planning.admission.findings import BoxFacts, ProfileFacts
     from appliance.planning.memory.peak import ObservedPeak
     from appliance.planning.switch.goals import Writes
@@ -120,6 +121,10 @@ class Backend(Protocol):
 
     async def metrics(self, applied: Applied) -> EngineMetrics | None:
         """Return the page of metrics of the engine; None: none, or not within a few seconds."""
+        ...
+
+    async def describe(self, applied: Applied) -> SelfDescription:
+        """Return what the engine's pages tell about its settings, within a few seconds."""
         ...
 
 
@@ -296,6 +301,10 @@ class Host(Protocol):
 
     async def log_tail(self, name: str, lines: int, *, since_unix_s: float) -> Sequence[str]:
         """Return the last lines that the processes of profile `name` logged since then, oldest first."""
+        ...
+
+    async def log_head(self, name: str, *, since_unix_s: float) -> Sequence[str]:
+        """Return the first lines that the processes of profile `name` logged since then."""
         ...
 
 

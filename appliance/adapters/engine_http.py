@@ -1,4 +1,4 @@
-"""HTTP client of an engine, on loopback or a unix socket: one real answer, and its load.
+"""HTTP client of an engine, on loopback or a unix socket: one real answer, its load, its settings.
 
 The standard library's client in a thread: one request an operation does not justify a larger
 client in a daemon that runs for months.
@@ -11,13 +11,21 @@ import socket
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from appliance.domain.errors import BackendError
 from appliance.domain.gateway import EngineLoad, EngineMetrics
 from appliance.domain.profile import Applied, Endpoint, WarmUp
+from appliance.domain.running_facts import SelfDescription
+from appliance.engines.shared.self_report import ReportPage
 from appliance.planning.status.engine_load import kv_cache_page, load_in
 from appliance.planning.text_request import requested_name, text_request
+from appliance.planning.verification.self_description import (
+    page_description,
+    report_pages,
+    together,
+)
 
 _PROMPT: Final = "Say hello."
 _MAX_TOKENS: Final = 4
@@ -73,6 +81,15 @@ class HttpBackend:
         """Return the engine's page of metrics; None: none, or not within two seconds."""
         return await _read(_metrics, applied)
 
+    async def describe(self, applied: Applied) -> SelfDescription:
+        """Return what the engine's pages tell about it; what it does not answer in time is a fault."""
+        told = list[SelfDescription]()
+        for page in report_pages(applied.engine):
+            found = await _read(partial(_description, page), applied)
+            silent = SelfDescription(faults=(f"{page.path} is not answered",))
+            told.append(silent if found is None else found)
+        return together(told)
+
 
 async def _read(
     read: Callable[[http.client.HTTPConnection, Applied], T | None], applied: Applied
@@ -120,6 +137,14 @@ def _load(connection: http.client.HTTPConnection, applied: Applied) -> EngineLoa
         slots = _page(connection, page.path)
         load = replace(load, kv_cache=None if slots is None else page.read(slots[0]))
     return None if load == EngineLoad() else load
+
+
+def _description(
+    page: ReportPage, connection: http.client.HTTPConnection, _applied: Applied
+) -> SelfDescription | None:
+    """Read one page, in a thread; None: there is no such page. Raises OSError or HTTPException."""
+    found = _page(connection, page.path)
+    return None if found is None else page_description(page, found[0])
 
 
 def _metrics(connection: http.client.HTTPConnection, _applied: Applied) -> EngineMetrics | None:

@@ -35,6 +35,8 @@ _log = logging.getLogger(__name__)
 _JOURNAL_TIMEOUT_S: Final = 5.0
 _MAX_LOG_BYTES: Final = 1 << 20
 _READ_BYTES: Final = 1 << 16
+_MAX_LINE: Final = 1 << 14
+"""Longest line in characters; the configuration that vLLM logs has about 5,000."""
 
 
 class SystemClock:
@@ -129,20 +131,34 @@ class LinuxHost:
 
         At most `_MAX_LOG_BYTES` of them, however long each is.
         """
+        # Newest first: with --since alone systemd 252 counts the lines from the oldest.
+        output = await self._journal(name, since_unix_s, "-r", "-n", str(lines))
+        return tuple(reversed(output.decode(errors="replace").splitlines()[:lines]))
+
+    async def log_head(self, name: str, *, since_unix_s: float) -> Sequence[str]:
+        """Return the first lines that the processes of profile `name` logged since then.
+
+        At most `_MAX_LOG_BYTES` of them, each cut.
+        """
+        output = await self._journal(name, since_unix_s)
+        lines = output.decode(errors="replace").splitlines()
+        if len(output) == _MAX_LOG_BYTES:
+            lines = lines[:-1]  # cut anywhere
+        return tuple(line[:_MAX_LINE] for line in lines)
+
+    async def _journal(self, name: str, since_unix_s: float, *options: str) -> bytes:
+        """Return what the processes of profile `name` logged, up to a limit; empty: it cannot be read."""
         # Rounded down: rounded up, the time could be after an engine's only line.
         match = (f"_SYSTEMD_UNIT={unit_of(name)}", f"--since=@{int(since_unix_s)}")
-        # Newest first: with --since alone systemd 252 counts the lines from the oldest.
-        argv = ("journalctl", *match, "-r", "-n", str(lines), "-o", "cat", "-q", "--no-pager")
+        argv = ("journalctl", *match, *options, "-o", "cat", "-q", "--no-pager")
         try:
             async with asyncio.timeout(self._journal_timeout_s):
-                output = await _output_of(argv, _MAX_LOG_BYTES)
+                return await _output_of(argv, _MAX_LOG_BYTES)
         except TimeoutError:
             _log.warning("cannot read the log of %s: journalctl takes too long", name)
-            return ()
         except OSError as error:
             _log.warning("cannot read the log of %s: %s", name, error)
-            return ()
-        return tuple(reversed(output.decode(errors="replace").splitlines()[:lines]))
+        return b""
 
 
 async def _output_of(argv: Sequence[str], limit_bytes: int) -> bytes:

@@ -193,6 +193,10 @@ def _mark(parser: VerbParser) -> None:
     parser.add_argument("mark", metavar="MARK", choices=MARKS, help="live, standby or retired")
 
 
+def _verify(parser: VerbParser) -> None:
+    _name(parser, optional=True, help_text="a profile (default: all that serve)")
+
+
 def _uncommit(parser: VerbParser) -> None:
     _name(parser, help_text="a committed profile, also one whose file is gone")
     parser.add_argument(
@@ -531,6 +535,9 @@ VERBS: Final = (
     VerbGrammar("mark", "operate:run_mark", "set who is told about a profile or a watch", _mark),
     VerbGrammar(
         "uncommit", "operate:run_uncommit", "have a boot not start a profile any more", _uncommit
+    ),
+    VerbGrammar(
+        "verify", "verify:run", "compare what engines report with what profiles declare", _verify
     ),
     VerbGrammar("key", "key:run", "make, list or remove keys for other machines", _key),
     VerbGrammar("token", "token:run", "make, list or remove tokens to act as an operator", _token),

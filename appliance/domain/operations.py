@@ -12,6 +12,7 @@ run             a command that ran in place of the models has ended
 start           the engine's process runs
 load            the engine says that it is ready
 warm-up         it has answered one real request
+verify          what it reports about itself is what its profile declares
 commit          the names to serve after a boot are on disk; requests are released
 ==============  =======================================================================
 
@@ -50,6 +51,7 @@ class Phase(StrEnum):
     START = "start"
     LOAD = "load"
     WARM_UP = "warm-up"
+    VERIFY = "verify"
     COMMIT = "commit"
 
 

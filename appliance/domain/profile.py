@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import Annotated, Literal
 
 from appliance.domain.claims import Claim
+from appliance.domain.running_facts import DeclaredFact
 from appliance.domain.value_types import Deadline, Doc, Duration
 
 
@@ -168,6 +169,8 @@ class Applied:
     """Tokens that one request may use; None: not known."""
     file_unix_s: int = 0
     """Unix seconds of the model's file, or of the profile's where there is none; 0: not known."""
+    declared: tuple[DeclaredFact, ...] = ()
+    """Facts that the running engine has to report about itself, where it reports them."""
     handling: Handling = field(default_factory=Handling)
     user: str = ""
     """User that the profile's engine runs as; empty: a user of its own, made at each start."""

@@ -22,6 +22,7 @@ from appliance.domain.profile_values import (
     UnitOverrides,
     WordOrWords,
 )
+from appliance.domain.running_facts import Topic
 from appliance.domain.value_types import (
     AbsolutePath,
     Command,
@@ -264,6 +265,14 @@ class Profile:
             "or ranks, by its options or its model, `none` where it classifies, else `completion`"
         ),
     ] = None
+    allow_mismatch: Annotated[
+        tuple[Topic, ...],
+        Length(most=len(Topic)),
+        Doc(
+            "facts that the running engine may report otherwise than this profile declares: "
+            "told in the status, and no reason to undo a switch"
+        ),
+    ] = ()
     user: Annotated[
         User | None,
         Doc(

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Final, Literal
 
 from appliance.domain.profile_values import KvCache, Layers
+from appliance.domain.running_facts import DeclaredFact, Topic
 from appliance.domain.spec import EngineOptions, Problem, Profile, Speculative, Where
 from appliance.domain.value_types import (
     AbsolutePath,
@@ -26,8 +27,15 @@ from appliance.domain.value_types import (
     shown,
     size,
 )
-from appliance.engines.shared import llama_cpp_server
+from appliance.engines.shared import llama_cpp_report, llama_cpp_server
 from appliance.engines.shared import refused_arguments as why
+from appliance.engines.shared.declared_facts import (
+    draft_facts,
+    exactly,
+    model_fact,
+    stated,
+    thinking_facts,
+)
 from appliance.engines.shared.drafting import (
     DraftMethod,
     by_name,
@@ -469,6 +477,32 @@ RULES: Final = why.ArgumentRules(
 )
 
 
+def _declared(profile: Profile) -> Iterator[DeclaredFact]:
+    options = options_of(LlamaServerOptions, profile)
+    yield from llama_cpp_report.context_fact(profile.ctx)
+    yield exactly(Topic.SLOTS, "parallel", profile.parallel or 1)
+    if profile.kv is not None:
+        keys, values = profile.kv.k, profile.kv.v
+        text = keys if keys == values else f"{keys}, {values}"
+        yield stated(Topic.KV, "kv", text, f"{keys}/{values}")
+    yield _layers_fact(profile, options)
+    yield from draft_facts(profile)
+    yield model_fact(profile)
+    yield from thinking_facts(profile, may_lack=True)
+    if options.flash_attn in {"on", "off"}:
+        yield stated(Topic.FLASH_ATTENTION, "[llama-server] flash_attn", str(options.flash_attn))
+
+
+def _layers_fact(profile: Profile, options: LlamaServerOptions) -> DeclaredFact:
+    layers = options.gpu_layers
+    if profile.gpus == ():
+        return exactly(Topic.GPU_LAYERS, "gpus", 0)
+    if layers is None or layers == "all":
+        key = "gpus" if layers is None else "[llama-server] gpu_layers"
+        return stated(Topic.GPU_LAYERS, key, "all")
+    return exactly(Topic.GPU_LAYERS, "[llama-server] gpu_layers", layers)
+
+
 def _reads_tools(_profile: Profile) -> bool:
     """Tell that tool calls are read by the template of any model, or generically without one."""
     return True
@@ -599,6 +633,8 @@ ENGINE: Final = Engine(
     },
     tools=_reads_tools,
     vision=_sees,
+    declared=_declared,
+    self_report=llama_cpp_report.REPORT,
     metrics=llama_cpp_server.METRICS,
     probing=replace(
         llama_cpp_server.PROBING, version_page=VersionPage(path="/props", key="build_info")

@@ -1,12 +1,16 @@
 """Engine SGLang, started as ``sglang serve`` or through a Python that has it installed."""
 
+import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Final
 
+from appliance.domain.running_facts import DeclaredFact, Topic
 from appliance.domain.spec import EngineOptions, Problem, Profile, Speculative
 from appliance.domain.value_types import Doc, Fraction, Range, Shards, Text, Word
 from appliance.engines.shared import refused_arguments as why
+from appliance.engines.shared.declared_facts import stated
 from appliance.engines.shared.drafting import (
     DraftMethod,
     by_name,
@@ -37,6 +41,13 @@ from appliance.engines.shared.pytorch import (
     tool_problems,
     torch_variables,
 )
+from appliance.engines.shared.pytorch_report import (
+    MODEL_LIST,
+    common_facts,
+    method_words,
+    model_words,
+    place_words,
+)
 from appliance.engines.shared.rendering import (
     LOOPBACK,
     compact_json,
@@ -45,6 +56,14 @@ from appliance.engines.shared.rendering import (
     hf_variables,
     switch,
     words,
+)
+from appliance.engines.shared.self_report import (
+    PageReader,
+    Reading,
+    ReportPage,
+    SelfReport,
+    on_off,
+    spoken,
 )
 
 # srt/server_args.py, kv_cache_dtype. "auto" takes FP8 from a checkpoint that names it.
@@ -160,6 +179,10 @@ def _common(profile: Profile) -> Iterator[str]:
         yield from _drafting(profile.speculative)
 
 
+_WITHOUT_STEPS: Final = frozenset({"DFLASH", "DSPARK", "NGRAM"})
+"""Algorithms whose drafts are not one chain of steps."""
+
+
 def _drafting(speculative: Speculative) -> Iterator[str]:
     algorithm = used_methods(speculative, METHODS)[0].name
     yield from ("--speculative-algorithm", algorithm)
@@ -175,7 +198,7 @@ def _drafting(speculative: Speculative) -> Iterator[str]:
     if algorithm == "DSPARK":
         yield from ("--speculative-dspark-block-size", str(tokens))
         return
-    if algorithm not in {"DFLASH", "NGRAM"}:
+    if algorithm not in _WITHOUT_STEPS:
         # One chain of drafts: the engine itself corrects any other number of tokens to this.
         yield from ("--speculative-num-steps", str(tokens), "--speculative-eagle-topk", "1")
     yield from ("--speculative-num-draft-tokens", str(tokens + 1))
@@ -304,6 +327,63 @@ def _thinking_parameters(profile: Profile) -> Mapping[str, object]:
     return {} if budget is None else {"custom_params.thinking_budget": budget}
 
 
+def _declared(profile: Profile) -> Iterator[DeclaredFact]:
+    options = options_of(SglangOptions, profile)
+    yield from common_facts(
+        profile, quantization=options.quantization, chat_template=options.chat_template
+    )
+    if options.attention_backend is not None:
+        key = "[sglang] attention_backend"
+        yield stated(Topic.FLASH_ATTENTION, key, options.attention_backend)
+
+
+_THINKING: Final = re.compile(r"""["']enable_thinking["']: ?(true|false)""", re.IGNORECASE)
+_MOST_KWARGS: Final = 10_000
+"""Limit of a text in characters; an object is no larger than its page."""
+
+
+def _server_info(page: str) -> Iterator[Reading]:
+    """Yield the facts in the server's arguments as it has settled them (http_server.py, server_info).
+
+    The page also has keys of the server, so nothing but single members of it is kept.
+    """
+    reader = PageReader("/server_info", page)
+    info = reader.mapping()
+    if info is None:
+        yield reader.nonsense("JSON object")
+        return
+    yield from reader.number(Topic.CONTEXT, info, "context_length")
+    yield from reader.word(Topic.KV, info, "kv_cache_dtype")
+    yield from reader.word(Topic.GPU_LAYERS, info, "device", words=place_words)
+    yield from reader.word(Topic.MODEL, info, "model_path", words=model_words)
+    yield from reader.word(Topic.QUANTIZATION, info, "quantization", words=method_words)
+    yield from reader.word(Topic.CHAT_TEMPLATE, info, "chat_template")
+    yield from reader.word(Topic.FLASH_ATTENTION, info, "attention_backend")
+    yield from reader.word(Topic.BUILD, info, "version")
+    if "speculative_algorithm" in info:
+        algorithm = info["speculative_algorithm"]
+        word = on_off(is_on=algorithm is not None)
+        yield spoken(Topic.DRAFTS, "/server_info speculative_algorithm", word)
+        if algorithm not in _WITHOUT_STEPS:
+            yield from reader.number(Topic.DRAFT_TOKENS, info, "speculative_num_steps")
+    yield from _thinking_fact(info.get("default_chat_template_kwargs"))
+    yield from reader.word(
+        Topic.DRAFT_MODEL, info, "speculative_draft_model_path", words=model_words
+    )
+    states = info.get("internal_states")
+    first = states[0] if isinstance(states, list) and states else None
+    if isinstance(first, dict):
+        yield from reader.number(Topic.SLOTS, first, "effective_max_running_requests_per_dp")
+
+
+def _thinking_fact(given: object) -> Iterator[Reading]:
+    """Yield whether the template is told to think, in an object or its text."""
+    text = given if isinstance(given, str) else json.dumps(given)
+    if told := _THINKING.search(text[:_MOST_KWARGS]):
+        word = on_off(is_on=told[1].lower() == "true")
+        yield spoken(Topic.THINKING, "/server_info default_chat_template_kwargs", word)
+
+
 ENGINE: Final = Engine(
     name="sglang",
     options=SglangOptions,
@@ -318,6 +398,8 @@ ENGINE: Final = Engine(
     tools=parses_tools,
     reasoning=_reasons,
     thinking_parameters=_thinking_parameters,
+    declared=_declared,
+    self_report=SelfReport(pages=(MODEL_LIST, ReportPage(path="/server_info", read=_server_info))),
     metrics=Metrics(
         running=("sglang:num_running_reqs",),
         queued=("sglang:num_queue_reqs",),

@@ -1,12 +1,13 @@
 """Engine vLLM, started as ``vllm serve``."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import Annotated, Final
 
 from appliance.domain.model_headers import Safetensors
+from appliance.domain.running_facts import DeclaredFact, ReportedFact, Topic
 from appliance.domain.spec import EngineOptions, Problem, Profile, Speculative
 from appliance.domain.value_types import AbsolutePath, Count, Doc, Fraction, Shards, Size, Word
 from appliance.engines.shared import refused_arguments as why
@@ -40,6 +41,13 @@ from appliance.engines.shared.pytorch import (
     tool_problems,
     torch_variables,
 )
+from appliance.engines.shared.pytorch_report import (
+    MODEL_LIST,
+    common_facts,
+    method_words,
+    model_words,
+    place_words,
+)
 from appliance.engines.shared.rendering import (
     LOOPBACK,
     compact_json,
@@ -48,6 +56,14 @@ from appliance.engines.shared.rendering import (
     hf_variables,
     switch,
     words,
+)
+from appliance.engines.shared.self_report import (
+    Reading,
+    ReportPage,
+    SelfReport,
+    counted,
+    on_off,
+    spoken,
 )
 
 # vllm/config/cache.py, CacheDType. "auto" is no sixteen-bit type: it takes FP8 from a checkpoint that
@@ -420,6 +436,84 @@ def _thinking_parameters(profile: Profile) -> Mapping[str, object]:
     return {} if budget is None else {"thinking_token_budget": budget}
 
 
+def _declared(profile: Profile) -> Iterator[DeclaredFact]:
+    options = options_of(VllmOptions, profile)
+    yield from common_facts(
+        profile, quantization=options.quantization, chat_template=options.chat_template
+    )
+
+
+_CACHE_CONFIG: Final = "vllm:cache_config_info"
+_CACHE_TYPE: Final = re.compile(r'[{,]cache_dtype="([\w.]{1,40})"')
+
+
+def _metrics_page(page: str) -> Iterator[Reading]:
+    for line in page.splitlines():
+        if line.startswith(_CACHE_CONFIG) and (kind := _CACHE_TYPE.search(line)):
+            yield spoken(Topic.KV, f"/metrics {_CACHE_CONFIG}", kind[1])
+
+
+_ENGINE_BEGINS: Final = "engine (v"
+_ARGUMENTS_BEGIN: Final = "non-default args: "
+_CONFIG_VALUES: Final = (
+    (Topic.KV, "kv_cache_dtype", re.compile(r"\bkv_cache_dtype=([\w.]{1,40})"), None),
+    (Topic.GPU_LAYERS, "device_config", re.compile(r"\bdevice_config=(\w{1,40})"), place_words),
+    (Topic.QUANTIZATION, "quantization", re.compile(r"\bquantization=([\w-]{1,40})"), method_words),
+    (Topic.MODEL, "model", re.compile(r"\bconfig: model='([^']{1,4096})'"), model_words),
+    (Topic.BUILD, "version", re.compile(r"engine \(v([^)]{1,80})\)"), None),
+)
+"""Words in the line with which an engine core begins (vllm/v1/engine/core.py)."""
+_CONTEXT: Final = re.compile(r"\bmax_seq_len=(\d{1,9})\b")
+_DRAFTS: Final = re.compile(r"\bspeculative_config=(None|SpeculativeConfig\([^)]{0,4096})")
+_DRAFT_MODEL: Final = re.compile(r"\bmodel='([^']{1,4096})'")
+_DRAFT_TOKENS: Final = re.compile(r"\bnum_spec_tokens=(\d{1,4})\b")
+_SEQUENCES: Final = re.compile(r"'max_num_seqs': (\d{1,6})\b")
+_TEMPLATE: Final = re.compile(r"'chat_template': '([^']{1,4096})'")
+_THINKING: Final = re.compile(r"'enable_thinking': (True|False)\b")
+
+
+def _log_facts(lines: Sequence[str]) -> Iterator[Reading]:
+    """Yield the facts in the lines with the arguments and the configuration, each of the last start."""
+    found: dict[tuple[Topic, str], ReportedFact] = {}
+    for line in lines:
+        if _ARGUMENTS_BEGIN in line:
+            facts = _argument_facts(line.partition(_ARGUMENTS_BEGIN)[2])
+        elif _ENGINE_BEGINS in line:
+            facts = _config_facts(line)
+        else:
+            continue
+        found |= {(fact.topic, fact.source): fact for fact in facts}
+    yield from found.values()
+
+
+def _argument_facts(arguments: str) -> Iterator[ReportedFact]:
+    if sequences := _SEQUENCES.search(arguments):
+        yield counted(Topic.SLOTS, "log: max_num_seqs", int(sequences[1]))
+    if template := _TEMPLATE.search(arguments):
+        yield spoken(Topic.CHAT_TEMPLATE, "log: chat_template", template[1])
+    if thinking := _THINKING.search(arguments):
+        word = on_off(is_on=thinking[1] == "True")
+        yield spoken(Topic.THINKING, "log: default_chat_template_kwargs", word)
+
+
+def _config_facts(line: str) -> Iterator[ReportedFact]:
+    for topic, name, pattern, meaning in _CONFIG_VALUES:
+        if (value := pattern.search(line)) and value[1] != "None":
+            words_of = meaning or (lambda text: (text,))
+            yield spoken(topic, f"log: {name}", value[1], *words_of(value[1]))
+    if context := _CONTEXT.search(line):
+        yield counted(Topic.CONTEXT, "log: max_seq_len", int(context[1]))
+    if drafts := _DRAFTS.search(line):
+        is_on = drafts[1] != "None"
+        yield spoken(Topic.DRAFTS, "log: speculative_config", on_off(is_on=is_on))
+        if model := _DRAFT_MODEL.search(drafts[1]):
+            yield spoken(
+                Topic.DRAFT_MODEL, "log: speculative_config", model[1], *model_words(model[1])
+            )
+        if tokens := _DRAFT_TOKENS.search(drafts[1]):
+            yield counted(Topic.DRAFT_TOKENS, "log: num_spec_tokens", int(tokens[1]))
+
+
 ENGINE: Final = Engine(
     name="vllm",
     options=VllmOptions,
@@ -460,6 +554,10 @@ ENGINE: Final = Engine(
     tools=parses_tools,
     reasoning=_reasons,
     thinking_parameters=_thinking_parameters,
+    declared=_declared,
+    self_report=SelfReport(
+        pages=(MODEL_LIST, ReportPage(path="/metrics", read=_metrics_page)), log=_log_facts
+    ),
     metrics=Metrics(
         running=("vllm:num_requests_running",),
         queued=("vllm:num_requests_waiting",),

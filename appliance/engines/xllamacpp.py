@@ -4,9 +4,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Annotated, Final
 
+from appliance.domain.running_facts import DeclaredFact, Topic
 from appliance.domain.spec import EngineOptions, Problem, Profile
 from appliance.domain.value_types import Doc, Threads
-from appliance.engines.shared import llama_cpp_server
+from appliance.engines.shared import llama_cpp_report, llama_cpp_server
+from appliance.engines.shared.declared_facts import exactly, model_fact
 from appliance.engines.shared.engine import (
     Engine,
     Invocation,
@@ -72,6 +74,13 @@ def _memory(_profile: Profile) -> MemoryUse:
     return MemoryUse(loading=LlamaCppLoading(default_ctx=_DEFAULT_CTX))
 
 
+def _declared(profile: Profile) -> Iterator[DeclaredFact]:
+    yield from llama_cpp_report.context_fact(profile.ctx or _DEFAULT_CTX)
+    yield exactly(Topic.SLOTS, "parallel", profile.parallel or 1)
+    yield model_fact(profile)
+    yield exactly(Topic.GPU_LAYERS, "gpus", 0)
+
+
 def _sees_nothing(_profile: Profile) -> bool:
     """Tell that no projector is ever loaded."""
     return False
@@ -89,6 +98,9 @@ ENGINE: Final = Engine(
     weights="gguf",
     memory=_memory,
     vision=_sees_nothing,
+    declared=_declared,
+    # Its list of slots is shut: it shows other clients' requests.
+    self_report=replace(llama_cpp_report.REPORT, pages=(llama_cpp_report.PROPS,)),
     metrics=llama_cpp_server.METRICS,
     # Its build number is always b0: the version is that of the wheel.
     probing=replace(llama_cpp_server.PROBING, version_of_module="xllamacpp"),

@@ -107,6 +107,14 @@ EXPLANATIONS: Final[Mapping[JournalEvent, EventExplanation]] = {
         "appliance logs @APPLIANCE_PROFILE@; then appliance restart @APPLIANCE_PROFILE@.",
         "runbooks.md#no-progress",
     ),
+    JournalEvent.PROFILE_MISMATCH: EventExplanation(
+        "@APPLIANCE_PROFILE@ runs otherwise than declared",
+        "What the engine reports about itself is not what the profile declares: the message has both"
+        " values, and where the engine says so. A switch is undone for it, unless the profile allows it.",
+        "To compare again: appliance verify @APPLIANCE_PROFILE@. Change the profile, or name what may"
+        " differ in its allow_mismatch.",
+        "explanation/the-switch.md#running-equals-declared",
+    ),
     JournalEvent.PROFILE_MARKED: EventExplanation(
         "@APPLIANCE_PROFILE@ has another mark",
         "@APPLIANCE_REQUESTER@ changed the mark. People are told of faults of live profiles alone;"

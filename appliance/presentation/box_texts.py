@@ -33,6 +33,7 @@ PHASE_LABELS: Final = {
     "run": "running",
     "start": "starting",
     "load": "loading",
+    "verify": "comparing",
     "commit": "committing",
 }
 """Words for phases whose name does not say what happens."""

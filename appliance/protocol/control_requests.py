@@ -191,6 +191,17 @@ class UncommitRequest(Record):
     """Whether a profile that owns devices alone is meant; else that is refused as `precondition`."""
 
 
+class VerifyRequest(Record):
+    """Request to compare what engines report about themselves with what their profiles declare.
+
+    Answer: `result` with `profiles`: of each its `name`, and the `verification` of the status document; exit status 1 when
+    one reports what its profile neither declares nor allows, 3 when it does not serve.
+    """
+
+    name: str | None = None
+    """Profile; None: all that serve."""
+
+
 class AddKeyRequest(Record):
     """Request to make an inference key.
 
@@ -281,7 +292,14 @@ PlainRequest = (
     | ReloadRequest
 )
 """Requests whose answer is one result."""
-ControlRequest = ChangeRequest | CancelRequest | AttachRequest | WatchStatusRequest | PlainRequest
+ControlRequest = (
+    ChangeRequest
+    | CancelRequest
+    | AttachRequest
+    | WatchStatusRequest
+    | VerifyRequest
+    | PlainRequest
+)
 
 # --- fields whose values are narrower than their annotation --------------------------
 
@@ -380,6 +398,7 @@ CONTROL: Final[SocketTable[ControlRequest, ControlEvent]] = SocketTable(
         ("cut", "", CutRequest),
         ("mark", "", MarkRequest),
         ("uncommit", "", UncommitRequest),
+        ("verify", "", VerifyRequest),
         ("key", "add", AddKeyRequest),
         ("key", "ls", ListKeysRequest),
         ("key", "rm", RemoveKeyRequest),

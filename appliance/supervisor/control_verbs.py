@@ -57,6 +57,7 @@ from appliance.protocol.control_requests import (
     StopRequest,
     SwitchRequest,
     UncommitRequest,
+    VerifyRequest,
     WatchStatusRequest,
 )
 from appliance.protocol.conversation.codec import ResultEvent
@@ -69,6 +70,7 @@ from appliance.supervisor.inference_keys import KeyDesk, Keys
 from appliance.supervisor.operator_tokens import TokenDesk
 from appliance.supervisor.ownership import OperationRequest, Running, Supervisor
 from appliance.supervisor.status_feed import PERSON_EVERY_S, PERSON_TIMES, StatusFeed
+from appliance.supervisor.verification_verb import verification_result
 
 _log = logging.getLogger(__name__)
 
@@ -148,6 +150,8 @@ class ControlVerbs:
             case CancelRequest(operation):
                 async for event in self._cancel(operation, by):
                     yield event
+            case VerifyRequest(name):
+                yield await verification_result(self._supervisor, name)
             case (
                 SwitchRequest()
                 | OnRequestSwitch()

@@ -38,13 +38,16 @@ from appliance.planning.switch.actions import (
     Steps,
     Stop,
     StopRun,
+    VerifyEngine,
     Wait,
     WarmUpModel,
 )
 from appliance.planning.switch.closing_event import closing_event
 from appliance.planning.switch.next_action import next_action, reverse_operation
+from appliance.planning.verification.verification_text import failure_text, phase_text
 from appliance.ports import Backend, Change, Clock, Gateway, Host, RunTickets, Store, Units
 from appliance.supervisor.boot_choice import BootChoice
+from appliance.supervisor.engine_verifier import EngineVerifier
 from appliance.supervisor.model_checks import ModelProof, Preflight
 from appliance.supervisor.operation_record import EventFeed, OperationRecord
 
@@ -62,7 +65,14 @@ _ENGINE_PHASES = (Phase.START, Phase.LOAD)
 _LOG_EVERY_S = 3.0
 """Pause between two readings of an engine's log, each of which starts a journalctl; and the age of a phase
 from which on people wonder."""
-_CHANGES_NO_UNIT = (RunPreflight, HoldRequests, DrainRequests, WarmUpModel, Commit)
+_CHANGES_NO_UNIT = (
+    RunPreflight,
+    HoldRequests,
+    DrainRequests,
+    WarmUpModel,
+    VerifyEngine,
+    Commit,
+)
 T = TypeVar("T")
 
 
@@ -102,6 +112,7 @@ class Transaction:
         tickets: Admit the caller of a run.
         preflight: Collects the findings.
         proof: Proves a started model.
+        verifier: Compares its engine with its profile.
         boot_choice: What the commit writes.
         caller: Of a run whose command waits for its ticket; None: of none, or it has been issued.
         on_look: Called with every look at the box.
@@ -119,6 +130,7 @@ class Transaction:
         tickets: RunTickets,
         preflight: Preflight,
         proof: ModelProof,
+        verifier: EngineVerifier,
         boot_choice: BootChoice,
         caller: RunCaller | None,
         on_look: Callable[[Observed], None],
@@ -132,6 +144,7 @@ class Transaction:
         self._tickets = tickets
         self._preflight = preflight
         self._proof = proof
+        self._verifier = verifier
         self._boot_choice = boot_choice
         self._caller = caller
         self._on_look = on_look
@@ -268,8 +281,8 @@ class Transaction:
                 await self._drain(names)
             case Stop() | Start() | StartRun() | StopRun():
                 await self._queue(action)
-            case WarmUpModel(name):
-                await self._warm_up(name)
+            case WarmUpModel() | VerifyEngine():
+                await self._prove(action)
             case Commit():
                 await self._commit(observed)
             case BeginRollback(reason, cause, phase):
@@ -331,6 +344,14 @@ class Transaction:
             self._told(told)
         self._steps = replace(self._steps, drained=True)
 
+    async def _prove(self, action: WarmUpModel | VerifyEngine) -> None:
+        """Prove that a started model answers, and is what its profile declares."""
+        match action:
+            case WarmUpModel(name):
+                await self._warm_up(name)
+            case VerifyEngine(name):
+                await self._verify(name)
+
     async def _warm_up(self, name: str) -> None:
         await self._enter(Phase.WARM_UP, f"{name}: one real request")
         applied = self._catalogue[name]
@@ -341,6 +362,18 @@ class Transaction:
         if problem := await self._proof.misplacement(applied):
             raise BackendError(problem)
         self._steps = replace(self._steps, warm=self._steps.warm | {name})
+
+    async def _verify(self, name: str) -> None:
+        await self._enter(Phase.VERIFY, f"{name}: what its engine reports")
+        row = await self._unless_cancelled(self._verifier.verify(self._catalogue[name]))
+        if row is None:
+            return
+        self._record.tell(phase_text(name, row))
+        # What served before, or is needed back, serves better otherwise than declared than not at all.
+        is_needed = self.operation.rolling_back or self.operation.kind is Kind.REPAIR
+        if not is_needed and (problem := failure_text(name, row)):
+            raise BackendError(problem)
+        self._steps = replace(self._steps, verified=self._steps.verified | {name})
 
     async def _commit(self, observed: Observed) -> None:
         await self._enter(Phase.COMMIT)
@@ -449,6 +482,7 @@ def transaction_factory(
     tickets: RunTickets,
     clock: Clock,
     preflight: Preflight,
+    verifier: EngineVerifier,
     boot_choice: BootChoice,
 ) -> NewTransaction:
     """Return a factory of transactions on these ports."""
@@ -470,6 +504,7 @@ def transaction_factory(
             tickets=tickets,
             preflight=preflight,
             proof=proof,
+            verifier=verifier,
             boot_choice=boot_choice,
             caller=caller,
             on_look=on_look,

@@ -60,6 +60,7 @@ from appliance.ports import (
 from appliance.settings_snapshot import SettingsSnapshot
 from appliance.supervisor.access_policy import Requester
 from appliance.supervisor.boot_choice import BootChoice
+from appliance.supervisor.engine_verifier import EngineVerifier
 from appliance.supervisor.model_checks import Preflight
 from appliance.supervisor.operation_hub import OperationHub
 from appliance.supervisor.operation_runner import (
@@ -177,6 +178,10 @@ class Supervisor:
         self._settings = settings
         self._on_look = on_look
         self._boot_choice = BootChoice(commitment=commitment, units=units, clock=clock)
+        self.verifier = EngineVerifier(
+            self.last_look, backend=backend, host=host, units=units, clock=clock
+        )
+        """Verifier of the engines that serve."""
         self._preflight = Preflight(host=host, units=units, store=store, peaks=peaks)
         self._reconciler = Reconciler(
             units=units, host=host, store=store, commitment=commitment, clock=clock
@@ -190,6 +195,7 @@ class Supervisor:
             tickets=tickets,
             clock=clock,
             preflight=self._preflight,
+            verifier=self.verifier,
             boot_choice=self._boot_choice,
         )
         self.tally = OperationTally()
@@ -452,6 +458,7 @@ class Supervisor:
             self._boot_choice.committed(),
             self._boot_choice.hold_until(),
             self._marked,
+            self.verifier.count,
         )
 
     def reload(self) -> int:

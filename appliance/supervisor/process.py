@@ -130,6 +130,7 @@ async def run(settings: SettingsSnapshot) -> None:
             clock=clock,
             gateway_damage=DamageWatch(applied_dir).damage,
             stalls=stalls.stalls,
+            verifications=supervisor.verifier.known,
             files=FileComparison(settings, clock.monotonic_s),
         )
         feed = StatusFeed(partial(status.document, StatusReader.WATCHER), supervisor.signature)
@@ -166,16 +167,18 @@ async def run(settings: SettingsSnapshot) -> None:
         listeners = named_sockets()
         try:
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(supervisor.run())
-                tasks.create_task(ledger.run())
-                tasks.create_task(stalls.run())
-                tasks.create_task(traffic.run())
-                tasks.create_task(
+                for part in (
+                    supervisor.run(),
+                    ledger.run(),
+                    stalls.run(),
+                    traffic.run(),
+                    supervisor.verifier.run(lambda: supervisor.current() is not None),
                     memory.run(
                         lambda: supervisor.last_look()[0],
                         is_operating=lambda: supervisor.current() is not None,
-                    )
-                )
+                    ),
+                ):
+                    tasks.create_task(part)
                 # An apply may have told a supervisor that ended before it could tell the gateway.
                 gateway.reload()
                 tasks.create_task(gateway.run())

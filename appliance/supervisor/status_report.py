@@ -16,6 +16,7 @@ from appliance.planning.status.document import (
     OperationRow,
     OperationsSection,
     RecordedOperation,
+    VerificationRow,
 )
 from appliance.planning.status.gateway_row import gateway_row
 from appliance.planning.status.memory_rows import memory_row, profile_memory
@@ -51,6 +52,7 @@ class BoxStatus:
         clock: Clock,
         gateway_damage: Callable[[], str | None],
         stalls: Callable[[], Mapping[str, Stall]],
+        verifications: Callable[[], Mapping[str, VerificationRow]],
         files: FileComparison,
     ) -> None:
         self._supervisor = supervisor
@@ -64,6 +66,7 @@ class BoxStatus:
         self._gateway_damage = gateway_damage
         """Damage of the gateway's file, for root; None: none."""
         self._stalls = stalls
+        self._verifications = verifications
         self._files = files
         self._history = OperationHistory(store)
         self._edits = EditWatch()
@@ -118,6 +121,7 @@ class BoxStatus:
             ),
             gateway=None if figures is None else _gateway_row(figures),
             stalls=self._stalls(),
+            verifications=self._verifications(),
             watches={name: marks.get(name, first) for name, first in state.watches.items()},
         )
         damages = (state.damage, self._gateway_damage())

@@ -12,6 +12,7 @@ from appliance.domain.names import unit_of
 from appliance.domain.observed import RunReport
 from appliance.domain.operations import Finished, HoldUntil, Kind, Operation, Outcome, RunCaller
 from appliance.domain.profile import Applied, Mark, WarmUp
+from appliance.domain.running_facts import SelfDescription
 from appliance.planning.admission.findings import BoxFacts, ProfileFacts
 from appliance.planning.memory.peak import ObservedPeak
 from appliance.planning.switch.goals import Writes
@@ -28,6 +29,8 @@ class FakeBackend:
         self.asked: list[str] = []
         self.loads: dict[str, EngineLoad] = {}
         self.pages: dict[str, EngineMetrics] = {}
+        self.described: dict[str, SelfDescription] = {}
+        """What engines report about themselves, by profile."""
         self.answers = asyncio.Event()
         self.answers.set()
 
@@ -49,6 +52,10 @@ class FakeBackend:
     async def metrics(self, applied: Applied) -> EngineMetrics | None:
         await self.answers.wait()
         return self.pages.get(applied.name)
+
+    async def describe(self, applied: Applied) -> SelfDescription:
+        await asyncio.sleep(0)
+        return self.described.get(applied.name, SelfDescription())
 
 
 class FakeGateway:
@@ -132,6 +139,8 @@ class FakeHost:
         self.files_answer.set()
         self.groups: dict[str, GroupMemory] = {}
         self.installed: dict[str, float | None] = {}
+        self.log_heads: dict[str, Sequence[str]] = {}
+        """First lines that engines log, by profile."""
 
     async def facts(self, applied: Applied) -> ProfileFacts:
         await self.files_answer.wait()
@@ -178,6 +187,9 @@ class FakeHost:
 
     async def log_tail(self, name: str, lines: int, *, since_unix_s: float) -> Sequence[str]:  # noqa: ARG002
         return [f"last words of {name}"][:lines]
+
+    async def log_head(self, name: str, *, since_unix_s: float) -> Sequence[str]:  # noqa: ARG002
+        return self.log_heads.get(name, ())
 
 
 class FakeRunTickets:

@@ -32,6 +32,7 @@ def profile_row(name: str, state: str = "stopped", **more: object) -> dict[str, 
         "unit_changes": [],
         "memory": None,
         "stall": None,
+        "verification": None,
         "note": None,
         **more,
     }

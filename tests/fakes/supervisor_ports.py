@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Final, TypeVar
 
+from appliance.domain.observed import Observed
 from appliance.domain.operations import Operation, RunCaller
 from appliance.domain.profile import Catalogue
 from appliance.planning.status.stalls import Stall
@@ -12,6 +13,7 @@ from appliance.ports import (
 )
 from appliance.settings_snapshot import SettingsSnapshot
 from appliance.supervisor.boot_choice import BootChoice
+from appliance.supervisor.engine_verifier import EngineVerifier
 from appliance.supervisor.file_comparison import FileComparison
 from appliance.supervisor.memory_sampler import LastLook, MemorySampler
 from appliance.supervisor.model_checks import Preflight
@@ -112,6 +114,7 @@ class FakePorts:
             preflight=Preflight(
                 host=self.host, units=self.units, store=self.store, peaks=self.peaks
             ),
+            verifier=self.verifier(lambda: (catalogue, Observed(units={}))),
             boot_choice=BootChoice(commitment=self.commitment, units=self.units, clock=self.clock),
         )
         return new_transaction(operation, catalogue, caller, lambda _observed: None)
@@ -127,6 +130,12 @@ class FakePorts:
             peaks=self.peaks,
             clock=self.clock,
             settings=settings,
+        )
+
+    def verifier(self, look: LastLook) -> EngineVerifier:
+        """A verifier of what `look` says serves."""
+        return EngineVerifier(
+            look, backend=self.backend, host=self.host, units=self.units, clock=self.clock
         )
 
     def stall_watch(self, look: LastLook) -> StallWatch:
@@ -161,6 +170,7 @@ class FakePorts:
             clock=self.clock,
             gateway_damage=gateway_damage,
             stalls=stalls,
+            verifications=supervisor.verifier.known,
             files=FileComparison(files or _NO_FILES, self.clock.monotonic_s),
         )
 

@@ -85,6 +85,7 @@ class Unit:
             loading=self.loading,
             main_pid=self.main_pid,
             exit_status=self.exit_status,
+            started_unix_s=self.since_s,
             since_unix_s=self.since_s,
             since_s=self.since_s,
             changed_s=self.changed_s,

@@ -21,13 +21,13 @@ from appliance.adapters.token_file import StoredToken
 from appliance.domain.errors import ApplianceError, ProfileError, StoreError
 from appliance.domain.gateway import Key, Routed, State
 from appliance.domain.operators import OperatorToken
+from appliance.domain.patch_report import missing
 from appliance.domain.profile import Endpoint
 from appliance.gateway.http import request_body, request_parser, usage_parser
 from appliance.gateway.http.head_cache import CachedHead
 from appliance.gateway.http.request_head import RequestHead
 from appliance.gateway.http.request_parser import ChunkedDecoder
 from appliance.gateway.http.response_parser import ResponseParser
-from appliance.launch.start import patch
 from appliance.planning.bench.request_row import Part, RequestLabel, ResponseObserver
 from appliance.planning.probing.event_stream import EventStreamParser
 from appliance.planning.probing.measurement import ObservedStream
@@ -422,7 +422,7 @@ def _log(data: bytes) -> None:
 
 
 def _patch_output(data: bytes) -> None:
-    patch.missing(data.decode("latin-1").split("\n"), ("P4", "a", "[x]"))
+    missing(data.decode("latin-1").split("\n"), ("P4", "a", "[x]"))
 
 
 _REQUEST: Final = b"POST /v1/x HTTP/1.1\r\nHost: a\r\n"

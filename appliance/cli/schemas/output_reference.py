@@ -120,6 +120,7 @@ OUTPUTS: Final = (
         is_lines=True,
     ),
     OutputSchema(name="operations", printed_by=("operations",), kind=OperationsSection),
+    OutputSchema(name="verify", printed_by=("verify",), kind=types.VerifyDocument),
     OutputSchema(
         name="result",
         printed_by=("mark", "uncommit", "key", "token"),

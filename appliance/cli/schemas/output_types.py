@@ -29,6 +29,7 @@ from appliance.planning.status.document import (
     AlertSection,
     NeedRow,
     ProfileRow,
+    VerificationRow,
 )
 from appliance.protocol.alert_requests import AlertEvent
 
@@ -48,6 +49,20 @@ class ProfileDetails(ProfileRow):
     applied: Applied
     """Applied profile in the form of the manifest, which has a version of its own."""
     need: NeedRow
+
+
+class VerifiedProfile(TypedDict):
+    """One profile that serves, compared with what its engine reports."""
+
+    name: str
+    verification: VerificationRow
+
+
+class VerifyDocument(TypedDict):
+    """Engines that were compared with their profiles."""
+
+    profiles: list[VerifiedProfile]
+    """None where nothing serves."""
 
 
 class FileText(TypedDict):

@@ -8,8 +8,10 @@ from typing import Literal, TypeVar
 from appliance.domain.model_headers import Safetensors
 from appliance.domain.paths import CACHE_DIR, HF_HOME, PREFIX
 from appliance.domain.profile_values import Gpus
+from appliance.domain.running_facts import DeclaredFact
 from appliance.domain.spec import EngineOptions, Problem, Profile
 from appliance.engines.shared.probing import Probing
+from appliance.engines.shared.self_report import SelfReport
 
 Options = TypeVar("Options", bound=EngineOptions)
 
@@ -175,6 +177,10 @@ def _not_known(_profile: Profile) -> None:
     return None
 
 
+def _no_facts(_profile: Profile) -> Iterable[DeclaredFact]:
+    return ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Engine:
     """Program that answers requests, and what the appliance knows about it.
@@ -230,6 +236,10 @@ class Engine:
     thinking_parameters: Callable[[Profile], Mapping[str, object]] = _no_parameters
     """Function that returns request parameters, dots reaching into objects, which the gateway has to
     set so that thinking is as the profile says: what the engine takes from requests alone."""
+    declared: Callable[[Profile], Iterable[DeclaredFact]] = _no_facts
+    """Function that returns what a profile declares of the facts that the engine may report."""
+    self_report: SelfReport = field(default_factory=SelfReport)
+    """Places in which the engine reports them."""
     metrics: Metrics = field(default_factory=Metrics)
     probing: Probing = field(default_factory=Probing)
     kv_cache_page: KvCachePage | None = None

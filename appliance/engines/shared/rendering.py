@@ -10,6 +10,7 @@ from appliance.engines.shared.engine import InvocationContext
 
 HF_SCHEME: Final = "hf:"
 LOOPBACK: Final = "127.0.0.1"
+_CACHED: Final = "/hub/models--"
 
 
 def words(*parts: str | float | None) -> tuple[str, ...]:
@@ -35,7 +36,17 @@ def hf_repository(model: str) -> str | None:
 def hf_cache_path(repository: str, hf_home: str) -> str:
     """Return the directory of ``owner/name`` or ``owner/name:quant`` in the local cache."""
     owner_name = repository.partition(":")[0]
-    return f"{hf_home}/hub/models--{owner_name.replace('/', '--')}"
+    return f"{hf_home}{_CACHED}{owner_name.replace('/', '--')}"
+
+
+def model_named(text: str) -> str:
+    """Return a model that an engine reports as profiles name it: a path, or ``hf:owner/name``.
+
+    A path in a local cache of Hugging Face stands for its repository.
+    """
+    _, found, rest = text.partition(_CACHED)
+    folder, ended, _ = rest.partition("/")
+    return f"{HF_SCHEME}{folder.replace('--', '/', 1)}" if found and ended else text
 
 
 def environment(

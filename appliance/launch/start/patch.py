@@ -1,14 +1,12 @@
 """Patch hook: a command that must report every expected patch as applied.
 
 A patch that silently did not apply makes a model slower or wrong without a trace, so a start
-without proof is refused. Proof of an expectation is a line of the command's output that contains
-it and says that it was applied; of several lines the last one counts.
+without proof is refused (`appliance.domain.patch_report`).
 """
 
 from __future__ import annotations
 
 import os
-import re
 import select
 import signal
 import subprocess
@@ -16,51 +14,17 @@ import sys
 import time
 
 from appliance.adapters.kernel.processes import control_group
+from appliance.domain.patch_report import missing
 from appliance.launch.start.progress import ProgressSampler
 from appliance.protocol.sd_notify import extend, notify
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
-_APPLIED = re.compile(r"\bapplied\b", re.IGNORECASE)
-_DENIED = re.compile(
-    r"\b(?:not|never|cannot|un(?:able|applied)|skipp(?:ed|ing)|fail(?:s|ed|ure)?|missing"
-    r"|reverted|could|would|will|to be|error)\b|n't\b|\b(?:0|no|none)(?: \w+)? applied\b"
-    r"|\bapplied\s*[:=]\s*(?:false|no|none|0)\b",
-    re.IGNORECASE,
-)
-_NOTHING_WRONG = re.compile(
-    r"\b(?:0|no|none|without(?: any)?) (?:skipped|failed|failures?|errors?|missing)\b"
-    r"|\b(?:skipped|failed|failures|errors|missing)\s*[:=]\s*0\b",
-    re.IGNORECASE,
-)
 _WAKE_S = 1.0
 _CHUNK_BYTES = 1 << 16
 _MAX_LINE_BYTES = 1 << 16
-
-
-def missing(lines: Iterable[str], expected: Sequence[str]) -> list[str]:
-    """Return the expectations that `lines` do not report as applied, in their own order."""
-    verdicts: dict[str, bool] = {}
-    for line in lines:
-        for text in expected:
-            verdict = _verdict(line, text)
-            if verdict is not None:
-                verdicts[text] = verdict
-    return [text for text in expected if not verdicts.get(text, False)]
-
-
-def _verdict(line: str, expectation: str) -> bool | None:
-    """Tell whether a line reports the expectation as applied; None: the line does not mention it."""
-    # "P4" must not be found in "P40"; words in a patch's name are no report.
-    found = re.search(rf"(?<!\w){re.escape(expectation)}(?!\w)", line)
-    if found is None:
-        return None
-    rest = _NOTHING_WRONG.sub(" ", f"{line[: found.start()]} {line[found.end() :]}")
-    if _DENIED.search(rest):
-        return False
-    return True if _APPLIED.search(rest) else None
 
 
 def run(command: Sequence[str], expected: Sequence[str], *, no_progress_s: float) -> str:

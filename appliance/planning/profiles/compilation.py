@@ -26,6 +26,7 @@ from appliance.engines.shared.engine import Invocation, Task
 from appliance.engines.shared.rendering import hf_cache_path, hf_repository
 from appliance.planning.estimates.estimating import estimated
 from appliance.planning.profiles.request_handling import handling_of
+from appliance.planning.verification.declaration import declared_facts
 
 _PROOF: Final = {
     Task.GENERATE: WarmUp.COMPLETION,
@@ -109,6 +110,7 @@ def compile_applied(
         abilities=abilities_of(profile, found.weights),
         context_tokens=found.context_tokens,
         file_unix_s=found.modified_unix_s or source.modified_unix_s,
+        declared=declared_facts(profile),
         handling=handling_of(profile),
     )
 

@@ -25,6 +25,7 @@ from appliance.planning.status.document import (
     StallRow,
     StatusDocument,
     SupervisorRow,
+    VerificationRow,
     WatchRow,
 )
 from appliance.planning.status.outcome_text import (
@@ -39,6 +40,7 @@ from appliance.planning.status.stalls import Stall, stall_words
 from appliance.planning.status.verdict import verdict_of
 from appliance.planning.switch.goals import in_the_way
 from appliance.planning.switch.repair import evicted_in_vain
+from appliance.planning.verification.verification_text import difference_note
 
 _STATES: Final[Mapping[ActiveState, ProfileState]] = {
     ActiveState.ACTIVE: "serving",
@@ -84,6 +86,7 @@ def build_status(
     memory_of: Mapping[str, ProfileMemoryRow] | None = None,
     gateway: GatewayRow | None = None,
     stalls: Mapping[str, Stall] | None = None,
+    verifications: Mapping[str, VerificationRow] | None = None,
     watches: Mapping[str, Mark] | None = None,
     installed: InstalledForm | None = None,
 ) -> StatusDocument:
@@ -110,6 +113,7 @@ def build_status(
         memory_of: What each profile needs and holds; None: not known.
         gateway: The gateway's row; None when it was not asked.
         stalls: Profiles whose engine makes no progress; None: nobody looked.
+        verifications: What engines report, against their profiles; None: nobody asked.
         watches: Marks of the ``[[watch]]`` entries; None: not known.
         installed: Units and profile files compared with what runs; None: nobody looked.
     """
@@ -147,6 +151,7 @@ def build_status(
             if name in wanted and alone and not busy & in_the_way(name, catalogue)
             else None,
             stall=(stalls or {}).get(name),
+            verification=(verifications or {}).get(name),
         )
         for name, applied in sorted(catalogue.items())
     ]
@@ -214,6 +219,7 @@ def _profile_row(
     memory: ProfileMemoryRow | None,
     missed: str | None,
     stall: Stall | None,
+    verification: VerificationRow | None,
 ) -> ProfileRow:
     state = profile_state(unit, refused=refusal is not None)
     # A unit that was changed by hand needs a reload too, until apply has settled the change.
@@ -242,9 +248,11 @@ def _profile_row(
         stall=None
         if stall is None or state != "serving"
         else StallRow(in_flight=stall.in_flight, quiet_s=round(stall.quiet_s, 1)),
+        verification=verification if state == "serving" else None,
         note=stall_words(stall)
         if stall is not None and state == "serving"
         else _note(unit, state, missed=missed, refusal=refusal)
+        or (difference_note(verification) if state == "serving" else "")
         or _change_note(
             applied.name, changed=changed, by_hand=bool(unit_changes), pending=bool(is_pending)
         ),

@@ -53,6 +53,37 @@ class StallRow(TypedDict):
     """Seconds in which no byte has come and no CPU was used."""
 
 
+class VerifiedFactRow(TypedDict):
+    """Fact that a profile declares, and what its engine reports on it."""
+
+    topic: str
+    """Word of `appliance.domain.running_facts.Topic`."""
+    subject: str
+    """One of several things of the topic, such as a patch; empty: there is only one."""
+    state: Literal["agrees", "differs", "unknown"]
+    """``unknown``: the engine does not report it."""
+    declared: str
+    key: str
+    """Key of the profile that declares it."""
+    reported: str | None
+    """Value that the engine reports; None: it reports none, as for the next."""
+    source: str | None
+    """Page and member, or line of the log."""
+    fails: bool
+    """Whether a difference undoes a switch."""
+
+
+class VerificationRow(TypedDict):
+    """Comparison of what an engine reports about itself with what its profile declares."""
+
+    at_unix_s: float
+    """Time at which the engine was asked."""
+    facts: list[VerifiedFactRow]
+    """Facts that differ, then those that agree, then the unknown ones."""
+    faults: list[str]
+    """Sentences on what could not be asked or understood."""
+
+
 class HolderRow(TypedDict):
     """Process that holds memory of a GPU."""
 
@@ -262,6 +293,8 @@ class ProfileRow(TypedDict):
     """Lines of its unit that apply did not write (values that may be secret left out), at most twelve."""
     memory: ProfileMemoryRow | None
     stall: StallRow | None
+    verification: VerificationRow | None
+    """None: it does not serve, or its engine was not asked."""
     note: str | None
 
 

@@ -21,11 +21,18 @@ def ended_badly(state: ProfileState) -> bool:
     return state in _BAD_STATES
 
 
+def breaks_promise(row: ProfileRow) -> bool:
+    """Tell whether an engine reports what its profile neither declares nor allows."""
+    # The field is absent in the document of an older supervisor, as is `stall`.
+    verification = row.get("verification")
+    facts = verification["facts"] if verification else ()
+    return any(fact["state"] == "differs" and fact["fails"] for fact in facts)
+
+
 def profile_exit(row: ProfileRow) -> int:
     """Return the exit status of ``status NAME``."""
     if row["state"] == "serving":
-        # The field is absent in the document of an older supervisor.
-        return Exit.FAILED if row.get("stall") else Exit.OK
+        return Exit.FAILED if row.get("stall") or breaks_promise(row) else Exit.OK
     if ended_badly(row["state"]) or row["committed"]:
         return Exit.FAILED
     return Exit.NOTHING_SERVING

@@ -6,7 +6,8 @@ state         exit  when
 ``serving``   0     something serves, and every committed profile does (or a hold or an
                     operation explains why not)
 ``degraded``  1     something serves, but a committed profile does not, an engine makes no
-                    progress, no gateway answers clients, or nobody supervises
+                    progress or runs otherwise than its profile declares and allows, no gateway
+                    answers clients, or nobody supervises
 ``nothing``   3     nothing serves, during a hold or a load too
 ============  ====  =======================================================================
 """
@@ -28,8 +29,9 @@ from appliance.planning.status.document import (
     SupervisorRow,
     Verdict,
 )
-from appliance.planning.status.profile_verdict import ended_badly
+from appliance.planning.status.profile_verdict import breaks_promise, ended_badly
 from appliance.planning.switch.goals import in_the_way
+from appliance.planning.verification.verification_text import difference_note
 from appliance.planning.wording import joined, requester_name, running_sentences
 from appliance.protocol.control import Exit
 
@@ -70,6 +72,7 @@ def verdict_of(
         *([] if excused else _missing_why(rows, missing, catalogue)),
         *_empty_why(rows, committed, serving),
         *_stalled_why(rows),
+        *_differing_why(rows),
         *_uncommitted_why(serving, committed),
         *filter(None, map(_file_why, files)),
         *_memory_why(memory),
@@ -77,7 +80,8 @@ def verdict_of(
     if not serving:
         return Verdict(state="nothing", exit=int(Exit.NOTHING_SERVING), why=why)
     is_missed = bool(missing) and not excused
-    if down or no_gateway or is_missed or any(row["stall"] for row in rows):
+    is_broken = any(row["stall"] or breaks_promise(row) for row in rows)
+    if down or no_gateway or is_missed or is_broken:
         return Verdict(state="degraded", exit=int(Exit.FAILED), why=why)
     return Verdict(state="serving", exit=int(Exit.OK), why=why)
 
@@ -145,6 +149,14 @@ def _stalled_why(rows: Sequence[ProfileRow]) -> list[str]:
         f"{row['name']} makes {row['note']}: appliance restart {row['name']}"
         for row in rows
         if row["stall"]
+    ]
+
+
+def _differing_why(rows: Sequence[ProfileRow]) -> list[str]:
+    return [
+        f"{row['name']} {note}: appliance verify {row['name']}"
+        for row in rows
+        if (note := difference_note(row["verification"]))
     ]
 
 

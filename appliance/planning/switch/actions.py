@@ -17,6 +17,8 @@ class Steps:
     started: frozenset[str] = frozenset()
     """Profiles whose start was asked for."""
     warm: frozenset[str] = frozenset()
+    verified: frozenset[str] = frozenset()
+    """Profiles whose engines were compared with them."""
     run_started: bool = False
     """Whether the start of the command's unit was asked for."""
     run_stopped: bool = False
@@ -80,6 +82,13 @@ class WarmUpModel:
 
 
 @dataclass(frozen=True, slots=True)
+class VerifyEngine:
+    """Action: compare what an engine reports about itself with what its profile declares."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class Commit:
     """Action: write the committed names, begin or end the hold, release the requests."""
 
@@ -129,6 +138,7 @@ Action = (
     | StartRun
     | StopRun
     | WarmUpModel
+    | VerifyEngine
     | Commit
     | Wait
     | BeginRollback

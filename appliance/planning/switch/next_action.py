@@ -5,7 +5,7 @@ process has already done, and a process that starts anew repeats a step harmless
 (stopping what is stopped, starting what runs, asking a warm model again).
 
 a repair     that gives way to a person's request ends as it is: the goal of that request follows from what runs
-forward      checks, holds, drains, stops, starts, warms up, commits
+forward      checks, holds, drains, stops, starts, warms up, verifies, commits
 a command    checks, holds, drains, stops, runs it, and goes back to the restore set
 any failure  after preflight: `BeginRollback`, and the same steps run towards the restore set; what
              ran before the operation and was not stopped for it is left alone
@@ -32,6 +32,7 @@ from appliance.planning.switch.actions import (
     Start,
     Steps,
     Stop,
+    VerifyEngine,
     Wait,
     WarmUpModel,
 )
@@ -119,11 +120,18 @@ def _come_down(
 def _come_up(operation: Operation, steps: Steps, observed: Observed) -> Action | None:
     if start := _next_start(operation, steps, observed):
         return start
-    unproved = (n for n in to_start(operation) if n not in steps.warm)
-    for name in unproved:
-        if not (operation.rolling_back and name in operation.goal.kept):
-            return WarmUpModel(name)
-    return None
+    kept = operation.goal.kept if operation.rolling_back else ()
+    begun = [name for name in to_start(operation) if name not in kept]
+    if cold := next((n for n in begun if n not in steps.warm), None):
+        return WarmUpModel(cold)
+    unverified = next((n for n in begun if n not in steps.verified), None)
+    return None if unverified is None else VerifyEngine(unverified)
+
+
+_UP: Final = frozenset(
+    {Phase.RELEASE, Phase.START, Phase.LOAD, Phase.WARM_UP, Phase.VERIFY, Phase.COMMIT}
+)
+"""Phases in which what an operation evicts is down already."""
 
 
 def _to_stop(
@@ -141,7 +149,7 @@ def _to_stop(
         wanted = tuple(n for n in begun if n not in stays)
     elif has_begun(operation, steps, observed):
         return ()  # a profile started by hand now meets the command's leases
-    elif operation.phase in {Phase.START, Phase.LOAD, Phase.WARM_UP, Phase.COMMIT, Phase.RELEASE}:
+    elif operation.phase in _UP:
         wanted = tuple(n for n in operation.goal.stop if n not in operation.goal.start)
     else:
         wanted = operation.goal.stop

@@ -15,6 +15,7 @@ run             none: a command may run for days
 start, load     several times the longest silence of each profile that starts, ten minutes at
                 least: a first load that compiles takes minutes, and is ended after a silence
 warm-up         that of each profile that starts, after the other
+verify          a quarter of a minute for each profile that starts: pages and log are read within that
 ==============  ===========================================================================
 
 The profiles that start are those of the present direction: what was stopped counts as soon as the
@@ -32,6 +33,7 @@ _MARGIN_S: Final = 30.0
 _PREFLIGHT_S: Final = 60.0
 _LEAST_LOAD_S: Final = 600.0
 _SILENCES: Final = 6.0
+_VERIFY_S: Final = 15.0
 
 
 def involved(operation: Operation) -> tuple[str, ...]:
@@ -61,6 +63,8 @@ def phase_deadline_s(operation: Operation, catalogue: Catalogue) -> float | None
             limit_s = max(_LEAST_LOAD_S, _SILENCES * silences_s)
         case Phase.WARM_UP:
             limit_s = sum(deadlines.warm_up_s for deadlines in starting)
+        case Phase.VERIFY:
+            limit_s = _VERIFY_S * len(starting)
         case _:
             limit_s = 0.0
     return limit_s + _MARGIN_S

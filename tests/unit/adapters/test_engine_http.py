@@ -13,7 +13,10 @@ import pytest
 from appliance.adapters.engine_http import HttpBackend
 from appliance.domain.errors import BackendError
 from appliance.domain.profile import Applied, Endpoint, WarmUp
+from appliance.domain.running_facts import SelfDescription, Topic
+from tests.fakes.engine_server import EngineServer, Script, Talk, answering, sized
 from tests.fakes.profiles import applied
+from tests.fakes.self_reports import Settings, llama_pages
 
 Reply = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
@@ -133,6 +136,55 @@ async def test_nobody_there_is_an_error() -> None:
     profile = replace(applied("genesis", "gpu-all"), endpoint=Endpoint(port=1))
     with pytest.raises(BackendError, match="invalid answer"):
         await HttpBackend().warm_up(profile, timeout_s=5)
+
+
+async def described(script: Script, engine: str = "llama-server") -> SelfDescription:
+    """What a scripted llama-server tells about itself."""
+    async with EngineServer(script) as server:
+        profile = replace(applied("genesis", "gpu-all"), endpoint=Endpoint(port=server.port))
+        asked = replace(profile, engine=engine)
+        return await HttpBackend().describe(asked)
+
+
+async def test_an_engine_is_asked_for_its_pages() -> None:
+    """Every page of the engine is read over a connection of its own."""
+
+    async def script(talk: Talk) -> None:
+        settings = Settings(model="/m.gguf", ctx=4096, slots=2)
+        path = (await talk.request()).line.split()[1].decode()
+        await talk.say(sized(llama_pages(settings)[path].encode()))
+
+    told = await described(script)
+    assert not told.faults
+    assert {fact.topic for fact in told.facts} >= {Topic.CONTEXT, Topic.SLOTS, Topic.DRAFTS}
+
+
+@pytest.mark.parametrize(
+    ("script", "faults"),
+    [
+        (answering(sized(b"", b"404 Not Found")), "/props is not answered, /slots is not answered"),
+        (
+            answering(sized(b"<html>")),
+            "/props is no JSON object, /slots is no list of slots",
+        ),
+        (
+            answering(sized(b"[" * (2 << 20))),
+            "/props is no JSON object, /slots is no list of slots",
+        ),
+        (answering(b"HTTP/1.1 nonsense\r\n\r\n"), "/props is not answered, /slots is not answered"),
+    ],
+    ids=["absent", "html", "nested", "no HTTP"],
+)
+async def test_pages_that_are_none_are_faults(script: Script, faults: str) -> None:
+    """What an engine does not answer sensibly is told, and is no fact."""
+    told = await described(script)
+    assert (told.facts, ", ".join(told.faults)) == ((), faults)
+
+
+async def test_an_engine_without_pages_is_not_asked() -> None:
+    """A command describes itself nowhere."""
+    told = await described(answering(sized(b"{}")), engine="command")
+    assert told == SelfDescription()
 
 
 async def test_nothing_is_asked_where_nothing_is_promised() -> None:

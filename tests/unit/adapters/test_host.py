@@ -50,6 +50,26 @@ def test_log_without_end_is_read_in_part(
     assert len(shown) == (1 << 20) // 8
 
 
+def test_the_first_lines_of_a_start_are_read(
+    host: LinuxHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The log is read from the start on, oldest first, each line cut."""
+    journalctl(tmp_path, monkeypatch, 'echo "$@"; echo older; head -c 20000 /dev/zero | tr "\\0" x')
+    first, second, long = asyncio.run(host.log_head("a", since_unix_s=100.9))
+    assert first == ("_SYSTEMD_UNIT=appliance-backend-a.service --since=@100 -o cat -q --no-pager")
+    assert (second, len(long)) == ("older", 1 << 14)
+
+
+def test_a_log_without_an_end_is_cut(
+    host: LinuxHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a start that logs more than a megabyte the first whole lines are read."""
+    journalctl(tmp_path, monkeypatch, "exec yes 0123456")
+    lines = asyncio.run(host.log_head("a", since_unix_s=0))
+    assert set(lines) == {"0123456"}
+    assert len(lines) == (1 << 20) // 8 - 1
+
+
 def test_a_journalctl_that_has_ended_leaves_no_pipe(
     host: LinuxHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -243,6 +243,7 @@ def test_the_offer_is_what_operators_do_in_a_page() -> None:
         "hold",
         "run",
         "uncommit",
+        "verify",
         "key",
         "token",
         "reload",

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from appliance.launch.start.patch import missing
+from appliance.domain.patch_report import missing
 from appliance.protocol.sd_notify import is_patch_failure
 from tests.fakes.notify_socket import NotifySocket
 from tests.programs import (

@@ -1,0 +1,53 @@
+"""Verb `appliance verify`: what engines report about themselves, against what their profiles declare."""
+
+from collections.abc import Iterator, Sequence
+from typing import Final, cast
+
+from appliance.cli.arguments import Arguments
+from appliance.cli.box import places_of
+from appliance.cli.table import Column, fitted
+from appliance.cli.terminal import Streams, Style, Terminal
+from appliance.planning.status.document import VerificationRow, VerifiedFactRow
+from appliance.planning.verification.verification_text import title
+from appliance.protocol.control_requests import CONTROL, VerifyRequest
+from appliance.protocol.conversation.client import ask
+from appliance.protocol.json_values import object_in, objects_in, text_in
+
+_COLUMNS: Final = (
+    Column(head="FACT"),
+    Column(head="DECLARED", least=12),
+    Column(head="REPORTED", least=12),
+    Column(head="BY", least=12, spare=1),
+)
+
+
+def run(arguments: Arguments, streams: Streams) -> int:
+    """Print how engines compare; returns 0 when none breaks what its profile declares."""
+    answer = ask(CONTROL, places_of(arguments).control_socket, VerifyRequest(arguments.name))
+    profiles = objects_in(answer.details, "profiles")
+    if arguments.json:
+        streams.out.document({"profiles": profiles})
+        return answer.exit
+    for profile in profiles:
+        streams.out.line(text_in(profile, "name"))
+        row = cast("VerificationRow", object_in(profile, "verification"))
+        for line in verification_lines(row, streams.out):
+            streams.out.line(line)
+    (streams.err if answer.exit else streams.out).line(answer.message)
+    return answer.exit
+
+
+def verification_lines(row: VerificationRow, terminal: Terminal) -> Iterator[str]:
+    """Yield a table of the facts, those that differ first, and what could not be understood."""
+    facts = row["facts"]
+    cells: Sequence[Sequence[str]] = [_cells(fact, terminal) for fact in facts]
+    yield from fitted(_COLUMNS, cells, terminal, indent=2).lines()
+    yield from (f"  {fault}" for fault in row["faults"])
+
+
+def _cells(fact: VerifiedFactRow, terminal: Terminal) -> Sequence[str]:
+    reported = fact["reported"] or "not reported"
+    if fact["state"] == "differs":
+        style = Style.RED if fact["fails"] else Style.YELLOW
+        reported = terminal.paint(f"{reported}, differs", style)
+    return title(fact), f"{fact['declared']} ({fact['key']})", reported, fact["source"] or ""

