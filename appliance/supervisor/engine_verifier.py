@@ -15,7 +15,7 @@ from appliance.domain.journal_events import JournalEvent, event_fields
 from appliance.domain.observed import ObservedUnit
 from appliance.domain.profile import Applied
 from appliance.planning.status.document import VerificationRow
-from appliance.planning.verification.comparison import Verification, compare
+from appliance.planning.verification.fact_comparison import Verification, compare
 from appliance.planning.verification.self_description import log_description, together
 from appliance.planning.verification.verification_rows import verification_row
 from appliance.planning.verification.verification_text import difference_note

@@ -30,7 +30,7 @@ class FakeBackend:
         self.loads: dict[str, EngineLoad] = {}
         self.pages: dict[str, EngineMetrics] = {}
         self.described: dict[str, SelfDescription] = {}
-        """What engines report about themselves, by profile."""
+        """Reports of engines about themselves, by profile."""
         self.answers = asyncio.Event()
         self.answers.set()
 

@@ -1,4 +1,4 @@
-"""What real engines report about themselves, with the settings of a test in place of the recorded ones.
+"""Reports of engines about themselves: the pages and lines of real ones, with the settings of a test.
 
 The forms of pages and lines are those of llama.cpp b11549, vLLM 0.32 and SGLang 0.5.
 """

@@ -5,7 +5,7 @@ from typing import Literal
 
 from appliance.domain.running_facts import DeclaredFact, ReportedFact
 from appliance.planning.status.document import VerificationRow, VerifiedFactRow
-from appliance.planning.verification.comparison import Verification
+from appliance.planning.verification.fact_comparison import Verification
 
 
 def verification_row(verification: Verification, *, at_unix_s: float) -> VerificationRow:

@@ -139,7 +139,7 @@ async def test_nobody_there_is_an_error() -> None:
 
 
 async def described(script: Script, engine: str = "llama-server") -> SelfDescription:
-    """What a scripted llama-server tells about itself."""
+    """Report of a scripted engine about itself."""
     async with EngineServer(script) as server:
         profile = replace(applied("genesis", "gpu-all"), endpoint=Endpoint(port=server.port))
         asked = replace(profile, engine=engine)
@@ -176,7 +176,7 @@ async def test_an_engine_is_asked_for_its_pages() -> None:
     ids=["absent", "html", "nested", "no HTTP"],
 )
 async def test_pages_that_are_none_are_faults(script: Script, faults: str) -> None:
-    """What an engine does not answer sensibly is told, and is no fact."""
+    """A page that is absent, broken or endless is told, and gives no fact."""
     told = await described(script)
     assert (told.facts, ", ".join(told.faults)) == ((), faults)
 

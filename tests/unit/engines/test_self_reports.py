@@ -32,7 +32,7 @@ PLAIN = Settings(model="/models/x.gguf", ctx=8192, slots=2, kv="q8_0", thinking=
 
 
 def log(engine: str, lines: list[str]) -> SelfDescription:
-    """What the log of an engine tells."""
+    """Description in the log of an engine."""
     return log_description(replace(applied("x"), engine=engine), lines)
 
 
@@ -224,7 +224,7 @@ def test_nonsense_is_said_to_be_some(engine: str, text: str) -> None:
 @settings(max_examples=50)
 @given(text=st.text() | st.recursive(st.none() | st.integers(), st.lists).map(json.dumps))
 def test_no_text_breaks_a_reader(text: str) -> None:
-    """Whatever an engine writes, readers end without an error."""
+    """Readers end without an error for any text."""
     for name in ENGINES:
         for page in report_pages(name):
             page_description(page, text)

@@ -1,5 +1,7 @@
 """The embedded engine: llama.cpp's own server with a real model."""
 
+import asyncio
+import contextlib
 import http.client
 import importlib.util
 import json
@@ -9,11 +11,15 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import pytest
 
+from appliance.adapters.engine_http import HttpBackend
+from appliance.adapters.profile_files.loading import parse_profile
 from appliance.domain.measurements import ProbeKind, ProbeOutcome, TimingSource, decode_tok_s
 from appliance.domain.profile import WarmUp
+from appliance.domain.running_facts import Topic
 from appliance.health.clock import SystemHealthClock
 from appliance.health.measuring.evidence import EvidenceReader
 from appliance.health.measuring.prober import Prober
@@ -21,6 +27,9 @@ from appliance.planning.probing.course import ProbeCourse
 from appliance.planning.probing.event_stream import EventStreamParser
 from appliance.planning.probing.measurement import ObservedStream, measure
 from appliance.planning.probing.request import probe_request
+from appliance.planning.verification.declaration import declared_facts
+from appliance.planning.verification.fact_comparison import compare
+from appliance.planning.verification.self_description import log_description, together
 from tests.fakes.direct_lane import DirectLane
 from tests.fakes.profiles import applied
 from tests.programs import MODEL_S, eventually, free_port, program, run, started
@@ -76,6 +85,22 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         began = time.monotonic()
         assert server.wait(timeout=20) == 0
         assert time.monotonic() - began < 10
+
+
+MESSAGES = [{"role": "user", "content": SECRET}]
+
+
+def tool(word: str) -> dict[str, object]:
+    schema = {"type": "object", "properties": {"a": {"type": "string", "enum": [word]}}}
+    return {
+        "type": "function",
+        "function": {"name": "f", "description": word, "parameters": schema},
+    }
+
+
+def form(word: str) -> dict[str, object]:
+    schema = {"type": "object", "properties": {word: {"type": "string"}}, "required": [word]}
+    return {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
 
 
 def question(**more: object) -> dict[str, object]:
@@ -179,6 +204,73 @@ def test_its_log_has_no_prompts(served: Served) -> None:
         text = log.read()
     assert "listening" in text
     assert SECRET not in text
+
+
+@needs_engine
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/chat/completions", question(stream=True)),
+        ("/v1/chat/completions", question(stop=[SECRET], logprobs=True, top_logprobs=2)),
+        ("/v1/chat/completions", question(tools=[tool(SECRET)])),
+        ("/v1/chat/completions", question(response_format=form(SECRET))),
+        ("/v1/chat/completions", question(grammar=f'root ::= "{SECRET}"')),
+        ("/v1/chat/completions", {"messages": SECRET}),
+        ("/v1/chat/completions", {"messages": [{"role": "user", "content": SECRET * 200}]}),
+        ("/v1/completions", {"prompt": SECRET, "max_tokens": 4}),
+        ("/v1/messages", {"model": "small", "max_tokens": 4, "messages": MESSAGES}),
+        ("/v1/responses", {"input": SECRET, "max_output_tokens": 4}),
+        ("/v1/embeddings", {"input": SECRET}),
+        ("/tokenize", {"content": SECRET}),
+        ("/apply-template", {"messages": MESSAGES}),
+    ],
+)
+def test_no_text_of_a_request_is_logged(served: Served, path: str, body: dict[str, object]) -> None:
+    """At the level at which it tells its settings, no prompt, tool or grammar is in the log."""
+    with contextlib.suppress(urllib.error.HTTPError):  # a refused request is not logged either
+        served.get(path, body)
+    log = Path(served.log).read_text(encoding="utf-8")
+    assert "print_timing" in log or path != "/v1/completions"
+    assert SECRET not in log
+
+
+@needs_engine
+def test_what_it_reports_is_what_its_profile_declares(served: Served) -> None:
+    """Every fact that the real engine reports agrees; only what it cannot tell is unknown."""
+    text = 'engine = "xllamacpp"\nmodel = "smollm2"\nport = 8103\nctx = 512\nparallel = 2\n'
+    declared = declared_facts(parse_profile("small", text.encode()))
+    profile = replace(
+        applied("small", port=int(served.base.rpartition(":")[2])),
+        engine="xllamacpp",
+        declared=declared,
+    )
+    told = asyncio.run(HttpBackend().describe(profile))
+    lines = Path(served.log).read_text(encoding="utf-8").splitlines()
+    found = compare(declared, together((told, log_description(profile, lines))))
+    assert (found.mismatches, found.unknown, found.faults) == ((), (), ())
+    topics = {fact.topic for fact in log_description(profile, lines).facts}
+    assert topics >= {
+        *(Topic.CONTEXT, Topic.SLOTS, Topic.KV, Topic.GPU_LAYERS, Topic.CPU_EXPERTS),
+        *(Topic.MODEL, Topic.QUANTIZATION, Topic.THINKING, Topic.FLASH_ATTENTION),
+    }
+
+
+@needs_engine
+@pytest.mark.parametrize(
+    ("keys", "topic"),
+    [
+        ("ctx = 1024\nparallel = 2\n", Topic.CONTEXT),
+        ("ctx = 512\nparallel = 3\n", Topic.SLOTS),
+    ],
+)
+def test_what_it_does_not_run_with_is_found(served: Served, keys: str, topic: Topic) -> None:
+    """A profile that declares another context or more slots differs from the real engine."""
+    text = f'engine = "xllamacpp"\nmodel = "smollm2"\nport = 8103\n{keys}'
+    declared = declared_facts(parse_profile("small", text.encode()))
+    port = int(served.base.rpartition(":")[2])
+    profile = replace(applied("small", port=port), engine="xllamacpp", declared=declared)
+    found = compare(declared, asyncio.run(HttpBackend().describe(profile)))
+    assert [one.declared.topic for one in found.failing] == [topic]
 
 
 @pytest.mark.parametrize(

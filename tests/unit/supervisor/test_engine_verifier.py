@@ -202,7 +202,7 @@ async def test_no_shipped_profile_is_accused(text: str) -> None:
 
 
 async def test_an_engine_that_reports_nothing_is_committed() -> None:
-    """What an engine does not report is unknown, and no reason against it."""
+    """Facts that an engine does not report are unknown, and no reason against it."""
     applied, settings = compiled(LLAMA)
     box = Box(applied, settings)
     silent = SelfDescription(faults=("/props is not answered", "/slots is not answered"))
@@ -218,7 +218,7 @@ async def test_an_engine_that_reports_nothing_is_committed() -> None:
 
 
 async def test_an_allowed_mismatch_is_committed_and_told() -> None:
-    """What the profile allows to differ is told in the phase, and undoes nothing."""
+    """A difference that the profile allows is told in the phase, and undoes nothing."""
     applied, settings = compiled(LLAMA.replace("ctx =", 'allow_mismatch = ["parallel"]\nctx ='))
     box = Box(applied, replace(settings, slots=1))
     ended, phases = await box.operate(Kind.SWITCH)

@@ -4,7 +4,7 @@ import pytest
 
 from appliance.domain.running_facts import DeclaredFact, ReportedFact, SelfDescription, Topic
 from appliance.planning.status.document import VerificationRow
-from appliance.planning.verification.comparison import compare
+from appliance.planning.verification.fact_comparison import compare
 from appliance.planning.verification.verification_rows import differences, verification_row
 from appliance.planning.verification.verification_text import (
     difference_note,

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from appliance.domain.running_facts import DeclaredFact, ReportedFact, SelfDescription, Topic
-from appliance.planning.verification.comparison import compare
+from appliance.planning.verification.fact_comparison import compare
 
 
 def declared(**values: object) -> DeclaredFact:
@@ -79,7 +79,7 @@ def test_a_fact_that_fails_nothing_is_tolerated() -> None:
 
 
 def test_faults_are_passed_on() -> None:
-    """What could not be asked is part of the result."""
+    """Faults of pages are part of the result."""
     told = SelfDescription(faults=("/props is not answered",))
     assert compare((EXACT,), told).faults == ("/props is not answered",)
 
@@ -95,7 +95,7 @@ FACTS = st.builds(
 
 @given(st.lists(FACTS, max_size=20))
 def test_every_declared_fact_has_one_state(facts: list[ReportedFact]) -> None:
-    """Whatever an engine reports, each declared fact is in exactly one state."""
+    """Each declared fact is in exactly one state for any report."""
     wanted = (EXACT, ATLEAST, ALL)
     found = compare(wanted, SelfDescription(facts=tuple(facts)))
     states = [one.declared for one in (*found.agreeing, *found.mismatches)] + [*found.unknown]
