@@ -135,7 +135,8 @@ def _load(connection: http.client.HTTPConnection, applied: Applied) -> EngineLoa
     page = kv_cache_page(applied.engine)
     if load.kv_cache is None and page is not None:
         slots = _page(connection, page.path)
-        load = replace(load, kv_cache=None if slots is None else page.read(slots[0]))
+        share = None if slots is None else page.read(slots[0], applied.shares_cache)
+        load = replace(load, kv_cache=share)
     return None if load == EngineLoad() else load
 
 

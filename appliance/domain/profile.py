@@ -158,6 +158,8 @@ class Applied:
     """Reason why there is no estimate, as a phrase; empty: there is one, or none was needed."""
     locks_memory: bool = False
     """Whether the model's weights must be locked in RAM (mlock)."""
+    shares_cache: bool = False
+    """Whether all requests share one cache of `context_tokens`."""
     assume_free: bool = False
     """Whether to start it also on GPUs whose memory cannot be read."""
     speculative: bool = False

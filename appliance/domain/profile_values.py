@@ -1,5 +1,6 @@
 """Values of a profile that have a form of their own, such as GPUs, thinking and request parameters."""
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from appliance.domain.value_types import (
 _MAX_GPU: Final = 63
 _MAX_LAYER: Final = 9999
 _MAX_WORDS: Final = 8
+_MAX_JSON: Final = 8192
 _MAX_THINKING_TOKENS: Final = 1 << 24
 _PARAMETER: Final = r"[A-Za-z_][A-Za-z0-9_-]{0,63}"
 _MAX_PARAMETERS: Final = 64
@@ -157,6 +159,18 @@ def _is_json(value: object) -> bool:
     return isinstance(value, str | bool | int) or (isinstance(value, float) and isfinite(value))
 
 
+def _json_table(value: object) -> Mapping[str, object]:
+    """Parse a table that an engine is given as JSON."""
+    if not isinstance(value, dict):
+        raise WrongValueError("is not a table")
+    for name, item in value.items():
+        if not _is_json(item):
+            raise WrongValueError(f"{shown(name)} has a value that JSON cannot hold: {shown(item)}")
+    if len(json.dumps(value)) > _MAX_JSON:
+        raise WrongValueError(f"is longer than {_MAX_JSON} characters as JSON")
+    return value
+
+
 def _overrides(value: object) -> tuple[Override, ...]:
     """Parse [unit]: ``"Service.Nice" = 5``, ``Service.Nice = 5`` or a table ``[unit.Service]``."""
     if not isinstance(value, dict):
@@ -203,4 +217,5 @@ ParameterValues = Annotated[Mapping[str, object], ValueParser(_parameters), Type
 ParameterNames = Annotated[
     tuple[Annotated[str, Check(_parameter)], ...], Length(most=_MAX_PARAMETERS), Check(no_doubles)
 ]
+JsonTable = Annotated[Mapping[str, object], ValueParser(_json_table), TypeName("table")]
 UnitOverrides = Annotated[tuple[Override, ...], ValueParser(_overrides), TypeName("table")]

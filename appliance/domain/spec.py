@@ -91,6 +91,13 @@ class Speculative:
         DraftLength | None,
         Doc("tokens drafted in each step; may be unset where n-grams alone draft"),
     ] = None
+    min_tokens: Annotated[
+        DraftLength | None, Doc("tokens of the shortest draft that is verified")
+    ] = None
+    min_probability: Annotated[
+        Annotated[float, Range(least=0, most=1)] | None,
+        Doc("probability below which a draft ends"),
+    ] = None
     model: Annotated[DraftModel | None, Doc("the draft model; `mtp` and n-grams need none")] = None
     gpu_layers: Annotated[
         Layers | None, Doc("layers of the draft model on the GPUs; unset: all with GPUs")
@@ -109,6 +116,39 @@ class Speculative:
         bool,
         Doc("whether the profile must not run without it: probes that draft nothing are reported"),
     ] = False
+
+
+_Penalty = Annotated[float, Range(least=-2, most=2)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SamplingTable:
+    """``sampling = { … }``: sampling parameters of a request that has none of its own."""
+
+    temperature: Annotated[
+        Annotated[float, Range(least=0, most=5)] | None, Doc("`0`: the likeliest token, always")
+    ] = None
+    top_p: Annotated[
+        Annotated[float, Range(above=0, most=1)] | None,
+        Doc("least sum of the probabilities of the tokens to choose from"),
+    ] = None
+    top_k: Annotated[
+        Annotated[int, Range(least=-1, most=1 << 20)] | None,
+        Doc("number of tokens to choose from"),
+    ] = None
+    min_p: Annotated[
+        Annotated[float, Range(least=0, most=1)] | None,
+        Doc("least probability of a token, as a part of the likeliest one's"),
+    ] = None
+    presence_penalty: Annotated[_Penalty | None, Doc("for tokens that occurred")] = None
+    frequency_penalty: Annotated[_Penalty | None, Doc("for tokens as often as they occurred")] = (
+        None
+    )
+    repetition_penalty: Annotated[
+        Annotated[float, Range(above=0, most=10)] | None,
+        Doc("factor for tokens that occurred; `1` for none"),
+    ] = None
+    max_tokens: Annotated[Tokens | None, Doc("most tokens of an answer")] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -256,6 +296,7 @@ class Profile:
         ),
     ] = None
     """Whether images are taken; None: the engine's options and the model's files tell."""
+    sampling: Annotated[SamplingTable, _SEE_BELOW] = field(default_factory=SamplingTable)
     speculative: Annotated[Speculative | None, _SEE_BELOW] = None
     need: Annotated[NeedTable, _SEE_BELOW] = field(default_factory=NeedTable)
     warm_up: Annotated[

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Final
 
-from appliance.domain.spec import EngineOptions, Problem, Profile
+from appliance.domain.spec import EngineOptions, Problem, Profile, SamplingTable
 from appliance.domain.value_types import Command, Doc, TypeName, matching
 from appliance.engines.shared import llama_cpp_server
 from appliance.engines.shared import refused_arguments as why
@@ -113,6 +113,9 @@ def _common_problems(profile: Profile) -> Iterator[Problem]:
         if getattr(profile, key) is not None:
             text = f"a command says this itself: remove {key}, and put it into argv"
             yield Problem(where=(key,), text=text)
+    if profile.sampling != SamplingTable():
+        text = "a command says this itself: remove sampling, and put it into argv"
+        yield Problem(where=("sampling",), text=text)
     if profile.binary:
         yield Problem(where=("binary",), text="the program is the first of argv: remove binary")
     if profile.extra_args:

@@ -4,29 +4,14 @@ Options as its own help listed them in October 2026; ``legacy_options`` spells t
 from before June 2026 did (``--mlock``, no CORS options, a number for all layers).
 """
 
-import json
-import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Final, Literal
 
-from appliance.domain.profile_values import KvCache, Layers
+from appliance.domain.profile_values import KvCache
 from appliance.domain.running_facts import DeclaredFact, Topic
-from appliance.domain.spec import EngineOptions, Problem, Profile, Speculative, Where
-from appliance.domain.value_types import (
-    AbsolutePath,
-    Count,
-    Doc,
-    Length,
-    Range,
-    Threads,
-    TypeName,
-    ValueParser,
-    WrongValueError,
-    is_index,
-    shown,
-    size,
-)
+from appliance.domain.spec import Problem, Profile, Speculative, Where
+from appliance.domain.value_types import Doc, FullText, Range, Word
 from appliance.engines.shared import llama_cpp_report, llama_cpp_server
 from appliance.engines.shared import refused_arguments as why
 from appliance.engines.shared.declared_facts import (
@@ -53,19 +38,35 @@ from appliance.engines.shared.engine import (
     Task,
     options_of,
 )
+from appliance.engines.shared.llama_cpp_options import LlamaCppOptions
+from appliance.engines.shared.llama_cpp_values import LayerCount
+from appliance.engines.shared.option_table import (
+    FlagForm,
+    ValueKind,
+    flag,
+    option_table,
+)
 from appliance.engines.shared.probing import VersionPage
 from appliance.engines.shared.rendering import (
     LOOPBACK,
     environment,
     hf_repository,
     hf_variables,
-    switch,
     words,
 )
 
 KV_TYPES: Final = ("f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl")
 _DEFAULT_BATCH: Final = 2048
+_DRAFT_KEYS: Final = frozenset({"min_tokens", "min_probability", "gpu_layers", "device", "kv"})
 _ALL_LAYERS_LEGACY: Final = "999"
+_LEGACY_LOADING: Final[Mapping[str, tuple[str, ...]]] = {
+    "auto": (),
+    "none": ("--no-mmap",),
+    "mmap": (),
+    "mlock": ("--mlock", "--no-mmap"),
+    "mmap+mlock": ("--mlock",),
+    "dio": ("--direct-io",),
+}
 _NGRAM_OPTIONS: Final[Mapping[str, Mapping[str, str]]] = {
     **{
         name: {
@@ -102,104 +103,167 @@ METHODS: Final = by_name(
 )
 
 
-_MAX_INDEX: Final = 1023
-_MAX_RANGES: Final = 4096
-"""Limit of a text with ranges, in characters."""
-_RANGE: Final = re.compile(r"(\d{1,4})(?:-(\d{1,4}))?\Z", re.ASCII)
-_NO_LIMIT_MIB: Final = -1
-
-
-def _numbers(value: object) -> tuple[int, ...]:
-    """Parse a list of indexes, or a text such as "0,2,4-9"."""
-    found: Iterable[int] = ()
-    if isinstance(value, list) and all(is_index(item, _MAX_INDEX) for item in value):
-        found = value
-    elif isinstance(value, str) and len(value) <= _MAX_RANGES:
-        found = _ranges(value)
-    if not found:
-        raise WrongValueError(f'{shown(value)} is not a list or range such as "0,2,4-9"')
-    return tuple(sorted(set(found)))
-
-
-def _ranges(text: str) -> set[int]:
-    """Return every number in `text`; empty when it is malformed."""
-    found: set[int] = set()
-    for part in text.split(","):
-        match = _RANGE.match(part.strip())
-        first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
-        if first > last or last > _MAX_INDEX:
-            return set()
-        found.update(range(first, last + 1))
-    return found
-
-
-def _experts(value: object) -> Literal["all"] | tuple[int, ...]:
-    return "all" if value == "all" else _numbers(value)
-
-
-def _on_off_auto(value: object) -> str:
-    if isinstance(value, bool):
-        return "on" if value else "off"
-    if value in ("on", "off", "auto"):
-        return str(value)
-    raise WrongValueError(f'{shown(value)} is not "on", "off" or "auto"')
-
-
-def _cache_mib(value: object) -> int:
-    return _NO_LIMIT_MIB if value == "unlimited" else size(value) >> 20
-
-
-_Cpus = Annotated[tuple[int, ...], ValueParser(_numbers), TypeName("range or list")]
-_Experts = Annotated[
-    Literal["all"] | tuple[int, ...], ValueParser(_experts), TypeName("all, range or list")
-]
-_OnOffAuto = Annotated[str, ValueParser(_on_off_auto), TypeName("true, false or auto")]
-_CacheMib = Annotated[int, ValueParser(_cache_mib), TypeName("size or unlimited")]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LlamaServerOptions(EngineOptions):
+class LlamaServerOptions(LlamaCppOptions):
     """``[llama-server]``: options of llama.cpp's HTTP server."""
 
-    gpu_layers: Annotated[
-        Layers | None,
-        Doc('layers on the GPUs: `"all"` or a number; unset: all with GPUs, 0 without'),
+    n_cpu_ffn: Annotated[
+        LayerCount | None,
+        Doc("how many layers, from the first, keep their dense feed-forward weights in host RAM"),
+        flag("--n-cpu-ffn", "-ncffn"),
     ] = None
-    cpu_experts: Annotated[
-        _Experts, Doc('layers whose experts stay in host RAM: "26-29", or `"all"`')
-    ] = ()
     expert_cache_mib: Annotated[
         Annotated[int, Range(least=0, most=1 << 22)] | None,
         Doc("VRAM in MiB that caches experts kept in host RAM"),
+        flag("--moe-cache-mib"),
     ] = None
-    split_mode: Annotated[
-        Literal["none", "layer", "row", "tensor"] | None,
-        Doc("how the model is split over the GPUs"),
-    ] = None
-    tensor_split: Annotated[
-        tuple[Annotated[float, Range(least=0, most=1e6)], ...],
-        Length(most=64),
-        Doc("share of each GPU, such as [3, 1]"),
-    ] = ()
     kv_unified: Annotated[
-        bool, Doc("whether requests share one cache of ctx tokens; else each has ctx tokens")
+        bool,
+        Doc("whether requests share one cache of ctx tokens; else each has ctx tokens"),
+        flag("--kv-unified", "-kvu", form=FlagForm.SWITCH, contrary=("--no-kv-unified", "-no-kvu")),
     ] = False
-    batch: Annotated[Count | None, Doc("tokens in a logical batch")] = None
-    ubatch: Annotated[Count | None, Doc("tokens in a physical batch")] = None
-    threads: Annotated[Threads | None, Doc("CPU threads that generate")] = None
-    cpus: Annotated[_Cpus, Doc('CPUs to stay on: "0,2,4-9" or a list; written as a mask')] = ()
-    cpu_strict: Annotated[bool, Doc("one thread a CPU, in order")] = False
-    mlock: Annotated[bool, Doc("pin the weights in RAM (`--load-mode mmap+mlock`)")] = False
-    cache_ram_mib: Annotated[
-        _CacheMib | None,
-        Doc('RAM of the prompt cache: "0", "2GiB" or "unlimited"', key="cache_ram"),
+    swa_full: Annotated[
+        bool,
+        Doc("whether layers with a sliding window keep the whole context"),
+        flag("--swa-full", form=FlagForm.SWITCH),
+    ] = False
+    checkpoint_min_step: Annotated[
+        Annotated[int, Range(least=0, most=1 << 24)] | None,
+        Doc("least tokens between two checkpoints"),
+        flag("--checkpoint-min-step", "-cms"),
     ] = None
-    flash_attn: Annotated[_OnOffAuto | None, Doc("true, false, or `auto`")] = None
-    mmproj: Annotated[AbsolutePath | None, Doc("the multimodal projector")] = None
-    embedding: Annotated[bool, Doc("serve embeddings only")] = False
+    load_mode: Annotated[
+        Literal["auto", "none", "mmap", "mlock", "mmap+mlock", "dio"] | None,
+        Doc("how the model's file is read; `none`, without mmap, is for experts in host RAM"),
+        flag("--load-mode", "-lm", form=FlagForm.DERIVED, since="b10114"),
+    ] = None
+    repack: Annotated[
+        bool | None,
+        Doc("whether weights are rearranged for the CPU"),
+        flag("--repack", form=FlagForm.EITHER, contrary=("--no-repack", "-nr")),
+    ] = None
+    op_offload: Annotated[
+        bool | None,
+        Doc("whether GPUs compute with weights that are in host RAM"),
+        flag("--op-offload", form=FlagForm.EITHER, contrary=("--no-op-offload",)),
+    ] = None
+    cache_reuse: Annotated[
+        Annotated[int, Range(least=0, most=1 << 24)] | None,
+        Doc(
+            "tokens of the shortest piece of an earlier prompt that is used again at another place"
+        ),
+        flag("--cache-reuse"),
+    ] = None
+    context_shift: Annotated[
+        bool | None,
+        Doc("whether an answer goes on past the context, which forgets its beginning"),
+        flag("--context-shift", form=FlagForm.EITHER, contrary=("--no-context-shift",)),
+    ] = None
+    mmproj_auto: Annotated[
+        bool | None,
+        Doc("whether a projector in the model's repository is loaded without being named"),
+        flag("--mmproj-auto", form=FlagForm.EITHER, contrary=("--no-mmproj", "--no-mmproj-auto")),
+    ] = None
+    reasoning_effort: Annotated[
+        Word | None,
+        Doc("effort that the chat template is given, such as `low`"),
+        flag("--reasoning-effort"),
+    ] = None
+    reasoning_budget_message: Annotated[
+        FullText | None,
+        Doc("words that end a thought whose budget is spent"),
+        flag("--reasoning-budget-message"),
+    ] = None
+    slot_similarity: Annotated[
+        Annotated[float, Range(least=0, most=1)] | None,
+        Doc("part of a prompt that must equal a slot's for the slot to be used again"),
+        flag("--slot-prompt-similarity", "-sps"),
+    ] = None
     legacy_options: Annotated[
         bool, Doc("the build is older than June 2026: `--mlock`, and no CORS options at all")
     ] = False
+
+
+_HF = "hf:{}".format
+COMMON: Final = (
+    ("model", flag("--model", "-m", form=FlagForm.DERIVED)),
+    ("model", flag("--hf-repo", "-hf", "-hfr", form=FlagForm.DERIVED, read=_HF)),
+    ("served", flag("--alias", "-a", form=FlagForm.DERIVED, read=lambda text: text.split(","))),
+    ("gpus", flag("--device", "-dev", form=FlagForm.DERIVED)),
+    ("ctx", flag("--ctx-size", "-c", form=FlagForm.DERIVED, kind=ValueKind.WHOLE)),
+    ("parallel", flag("--parallel", "-np", form=FlagForm.DERIVED, kind=ValueKind.WHOLE)),
+    ("kv.k", flag("--cache-type-k", "-ctk")),
+    ("kv.v", flag("--cache-type-v", "-ctv")),
+    ("thinking", flag("--reasoning", "-rea", form=FlagForm.DERIVED)),
+    ("thinking.budget", flag("--reasoning-budget", form=FlagForm.DERIVED, kind=ValueKind.WHOLE)),
+    ("sampling.temperature", flag("--temp", "--temperature", kind=ValueKind.NUMBER)),
+    ("sampling.top_p", flag("--top-p", kind=ValueKind.NUMBER)),
+    ("sampling.top_k", flag("--top-k", kind=ValueKind.WHOLE)),
+    ("sampling.min_p", flag("--min-p", kind=ValueKind.NUMBER)),
+    ("sampling.presence_penalty", flag("--presence-penalty", kind=ValueKind.NUMBER)),
+    ("sampling.frequency_penalty", flag("--frequency-penalty", kind=ValueKind.NUMBER)),
+    ("sampling.repetition_penalty", flag("--repeat-penalty", kind=ValueKind.NUMBER)),
+    ("sampling.max_tokens", flag("--predict", "-n", "--n-predict", kind=ValueKind.WHOLE)),
+    ("speculative.method", flag("--spec-type", form=FlagForm.DERIVED)),
+    (
+        "speculative.tokens",
+        # The others are names that builds before b11549 had.
+        flag(
+            *("--spec-draft-n-max", "--draft-max", "--draft", "--draft-n"),
+            form=FlagForm.DERIVED,
+            kind=ValueKind.WHOLE,
+        ),
+    ),
+    (
+        "speculative.min_tokens",
+        flag("--spec-draft-n-min", "--draft-min", "--draft-n-min", kind=ValueKind.WHOLE),
+    ),
+    (
+        "speculative.min_probability",
+        flag("--spec-draft-p-min", "--draft-p-min", kind=ValueKind.NUMBER),
+    ),
+    (
+        "speculative.model",
+        flag("--spec-draft-model", "-md", "--model-draft", form=FlagForm.DERIVED),
+    ),
+    (
+        "speculative.model",
+        flag(
+            *("--spec-draft-hf", "-hfd", "-hfrd", "--hf-repo-draft"),
+            form=FlagForm.DERIVED,
+            read=_HF,
+        ),
+    ),
+    (
+        "speculative.gpu_layers",
+        flag(
+            *("--spec-draft-ngl", "-ngld", "--gpu-layers-draft", "--n-gpu-layers-draft"),
+            form=FlagForm.DERIVED,
+        ),
+    ),
+    (
+        "speculative.device",
+        flag("--spec-draft-device", "-devd", "--device-draft", form=FlagForm.DERIVED),
+    ),
+    ("speculative.kv.k", flag("--spec-draft-type-k", "-ctkd", "--cache-type-k-draft")),
+    ("speculative.kv.v", flag("--spec-draft-type-v", "-ctvd", "--cache-type-v-draft")),
+    *(
+        (f"speculative.ngram.{size}", flag(option, form=FlagForm.DERIVED, kind=ValueKind.WHOLE))
+        for options in _NGRAM_OPTIONS.values()
+        for size, option in options.items()
+    ),
+)
+TABLE: Final = option_table(
+    "llama-server",
+    LlamaServerOptions,
+    COMMON,
+    more=(
+        ("cpus", flag("--cpu-range", "-Cr")),
+        ("load_mode", flag("--no-mmap", "--mmap", form=FlagForm.DERIVED)),
+        ("load_mode", flag("--direct-io", "--no-direct-io", form=FlagForm.DERIVED)),
+        ("chat_template", flag("--chat-template", form=FlagForm.DERIVED)),
+    ),
+)
 
 
 def _invocation(profile: Profile, context: InvocationContext) -> Invocation:
@@ -209,8 +273,9 @@ def _invocation(profile: Profile, context: InvocationContext) -> Invocation:
             profile.binary,
             *_model(profile, options),
             *_capacity(profile, options),
+            *TABLE.written_keys(profile),
+            *TABLE.written(options),
             *_placement(profile, options),
-            *_processors(options),
             *_behaviour(profile, options),
             *profile.extra_args,
             *_ours(profile, options),
@@ -223,7 +288,6 @@ def _invocation(profile: Profile, context: InvocationContext) -> Invocation:
 def _model(profile: Profile, options: LlamaServerOptions) -> Iterator[str]:
     repository = hf_repository(profile.model)
     yield from ("--model", profile.model) if repository is None else ("--hf-repo", repository)
-    yield from words("--mmproj", options.mmproj)
     names = profile.models[:1] if options.legacy_options else profile.models
     yield from ("--alias", ",".join(names))
 
@@ -233,12 +297,6 @@ def _capacity(profile: Profile, options: LlamaServerOptions) -> Iterator[str]:
     # -c is divided among the slots unless they share one cache: ctx is what one request gets.
     total = (profile.ctx or 0) * (1 if options.kv_unified else parallel)
     yield from ("--ctx-size", str(total), "--parallel", str(parallel))
-    yield from switch("--kv-unified", on=options.kv_unified)
-    if profile.kv is not None:
-        yield from ("--cache-type-k", profile.kv.k, "--cache-type-v", profile.kv.v)
-    yield from words("--batch-size", options.batch)
-    yield from words("--ubatch-size", options.ubatch)
-    yield from words("--cache-ram", options.cache_ram_mib)
 
 
 def _placement(profile: Profile, options: LlamaServerOptions) -> Iterator[str]:
@@ -255,30 +313,22 @@ def _placement(profile: Profile, options: LlamaServerOptions) -> Iterator[str]:
         # --n-cpu-moe takes the first layers; only a tensor override can name the last ones.
         wanted = "|".join(map(str, options.cpu_experts))
         yield from ("--override-tensor", rf"blk\.({wanted})\.ffn_.*_exps\.=CPU")
-    yield from words("--moe-cache-mib", options.expert_cache_mib)
-    yield from words("--split-mode", options.split_mode)
-    if options.tensor_split:
-        yield from ("--tensor-split", ",".join(f"{part:g}" for part in options.tensor_split))
+    yield from _loading(options)
 
 
-def _processors(options: LlamaServerOptions) -> Iterator[str]:
-    yield from words("--threads", options.threads)
-    if options.cpus:
-        yield from ("--cpu-mask", cpu_mask(options.cpus))
-    if options.cpu_strict:
-        yield from ("--cpu-strict", "1")
-    if options.mlock:
-        yield from ("--mlock",) if options.legacy_options else ("--load-mode", "mmap+mlock")
-
-
-def cpu_mask(cpus: Iterable[int]) -> str:
-    """Return CPU numbers as the hexadecimal mask that llama.cpp reads: 0,2,4-9 is 3F5."""
-    return f"{sum(1 << n for n in set(cpus)):X}"
+def _loading(options: LlamaServerOptions) -> Iterator[str]:
+    mode = "mmap+mlock" if options.mlock else options.load_mode
+    if not options.legacy_options:
+        yield from words("--load-mode", mode)
+    elif mode is not None:
+        yield from _LEGACY_LOADING[mode]
 
 
 def _behaviour(profile: Profile, options: LlamaServerOptions) -> Iterator[str]:
-    yield from words("--flash-attn", options.flash_attn)
-    yield from switch("--embedding", on=options.embedding)
+    if options.chat_template is not None:
+        is_file = options.chat_template.startswith("/")
+        yield "--chat-template-file" if is_file else "--chat-template"
+        yield options.chat_template
     yield from _thinking(profile, options)
     yield from _drafting(profile)
 
@@ -325,9 +375,6 @@ def _draft_model(speculative: Speculative, *, on_gpus: bool) -> Iterator[str]:
         yield from ("--spec-draft-ngl", str("all" if layers is None and on_gpus else layers or 0))
     if speculative.device:
         yield from ("--spec-draft-device", ",".join(speculative.device))
-    if speculative.kv is not None:
-        yield from ("--spec-draft-type-k", speculative.kv.k)
-        yield from ("--spec-draft-type-v", speculative.kv.v)
 
 
 def _ours(profile: Profile, options: LlamaServerOptions) -> Iterator[str]:
@@ -352,128 +399,41 @@ _VERBOSE: Final = "at this level prompts are logged"
 
 # The options of build b11549.
 RULES: Final = why.ArgumentRules(
-    families={
-        "--cors-": why.CORS,
-        "--fim-qwen-": _PRESETS,
-        "--gpt-oss-": _PRESETS,
-        "--mcp-servers-": why.TOOLS,
-        "--models-": _OTHER_MODELS,
-        "--no-cors-": why.CORS,
-        "--no-models-": _OTHER_MODELS,
-        "--ssl-": why.TLS,
-        "--tools": why.TOOLS,
-        "--vision-gemma-": _PRESETS,
-    },
-    refused={
-        "--agent": why.TOOLS,
-        "-ag": why.TOOLS,
-        "--api-key": why.KEY,
-        "--api-key-file": why.KEY,
-        "--api-prefix": why.PREFIX,
-        "--docker-repo": why.OFFLINE,
-        "-dr": why.OFFLINE,
-        "--embd-gemma-default": _PRESETS,
-        "--fit": _FITTING,
-        "-fit": _FITTING,
-        "--fit-ctx": _FITTING,
-        "-fitc": _FITTING,
-        "--fit-target": _FITTING,
-        "-fitt": _FITTING,
-        "--hf-token": why.KEY,
-        "-hft": why.KEY,
-        "--host": why.HOST,
-        "-H": why.HOST,
-        "--log-file": why.PRIVATE,
-        "--log-prompts-dir": why.PRIVATE,
-        "--log-verbose": _VERBOSE,
-        "--log-verbosity": _VERBOSE,
-        "--lookup-cache-dynamic": why.PRIVATE,
-        "-lcd": why.PRIVATE,
-        "-lv": _VERBOSE,
-        "--media-path": "requests would read this machine's files",
-        "--metrics": why.METRICS,
-        "--mmproj-url": why.OFFLINE,
-        "-mmu": why.OFFLINE,
-        "--model-url": why.OFFLINE,
-        "-mu": why.OFFLINE,
-        "--offline": why.OFFLINE,
-        "--path": "it serves files of this machine",
-        "--port": why.PORT,
-        "--props": why.CLIENTS,
-        "--reuse-port": "two servers on one port would take each other's requests",
-        "--rpc": why.LISTENER,
-        "--server-base": why.LISTENER,
-        "--slot-save-path": why.PRIVATE,
-        "--sleep-idle-seconds": "it unloads the model while the unit counts as serving",
-        "--ui-mcp-proxy": why.TOOLS,
-        "-v": _VERBOSE,
-        "--verbose": _VERBOSE,
-        "--verbose-prompt": _VERBOSE,
-        "--verbosity": _VERBOSE,
-        "--webui-mcp-proxy": why.TOOLS,
-    },
-    keys={
-        "--alias": "served",
-        "-a": "served",
-        "--batch-size": "[llama-server] batch",
-        "-b": "[llama-server] batch",
-        "--cache-ram": "[llama-server] cache_ram",
-        "-cram": "[llama-server] cache_ram",
-        "--cache-type-k": "kv",
-        "-ctk": "kv",
-        "--cache-type-v": "kv",
-        "-ctv": "kv",
-        "--cpu-mask": "[llama-server] cpus",
-        "-C": "[llama-server] cpus",
-        "--cpu-strict": "[llama-server] cpu_strict",
-        "--cpu-range": "[llama-server] cpus",
-        "-Cr": "[llama-server] cpus",
-        "--ctx-size": "ctx",
-        "-c": "ctx",
-        "--device": "gpus",
-        "-dev": "gpus",
-        "--draft": "speculative",
-        "--draft-max": "speculative",
-        "--draft-n": "speculative",
-        "--embedding": "[llama-server] embedding",
-        "--embeddings": "[llama-server] embedding",
-        "--flash-attn": "[llama-server] flash_attn",
-        "-fa": "[llama-server] flash_attn",
-        "--gpu-layers": "[llama-server] gpu_layers",
-        "--n-gpu-layers": "[llama-server] gpu_layers",
-        "-ngl": "[llama-server] gpu_layers",
-        "--hf-repo": "model",
-        "-hf": "model",
-        "-hfr": "model",
-        "--kv-unified": "[llama-server] kv_unified",
-        "-kvu": "[llama-server] kv_unified",
-        "--no-kv-unified": "[llama-server] kv_unified",
-        "-no-kvu": "[llama-server] kv_unified",
-        "--load-mode": "[llama-server] mlock",
-        "-lm": "[llama-server] mlock",
-        "--mlock": "[llama-server] mlock",
-        "--mmproj": "[llama-server] mmproj",
-        "-mm": "[llama-server] mmproj",
-        "--model": "model",
-        "-m": "model",
-        "--moe-cache-mib": "[llama-server] expert_cache_mib",
-        "--parallel": "parallel",
-        "-np": "parallel",
-        "--reasoning": "thinking",
-        "-rea": "thinking",
-        "--reasoning-budget": "thinking",
-        "--spec-default": "speculative",
-        "--spec-draft-n-max": "speculative",
-        "--spec-type": "speculative",
-        "--split-mode": "[llama-server] split_mode",
-        "-sm": "[llama-server] split_mode",
-        "--tensor-split": "[llama-server] tensor_split",
-        "-ts": "[llama-server] tensor_split",
-        "--threads": "[llama-server] threads",
-        "-t": "[llama-server] threads",
-        "--ubatch-size": "[llama-server] ubatch",
-        "-ub": "[llama-server] ubatch",
-    },
+    families=why.by_option(
+        {
+            why.CORS: "--cors- --no-cors-",
+            why.TLS: "--ssl-",
+            why.TOOLS: "--mcp-servers- --tools",
+            _OTHER_MODELS: "--models- --no-models-",
+            _PRESETS: "--fim-qwen- --gpt-oss- --vision-gemma-",
+        }
+    ),
+    refused=why.by_option(
+        {
+            why.CLIENTS: "--props",
+            why.HOST: "--host -H",
+            why.KEY: "--api-key --api-key-file --hf-token -hft",
+            why.LISTENER: "--rpc --server-base",
+            why.METRICS: "--metrics",
+            why.OFFLINE: "--docker-repo -dr --mmproj-url -mmu --model-url -mu --offline",
+            why.PORT: "--port",
+            why.PREFIX: "--api-prefix",
+            why.PRIVATE: (
+                "--log-file --log-prompts-dir --lookup-cache-dynamic -lcd --slot-save-path"
+            ),
+            why.TOOLS: "--agent -ag --ui-mcp-proxy --webui-mcp-proxy",
+            _FITTING: "--fit -fit --fit-ctx -fitc --fit-target -fitt",
+            _PRESETS: "--embd-gemma-default",
+            _VERBOSE: (
+                "--log-verbose --log-verbosity -lv -v --verbose --verbose-prompt --verbosity"
+            ),
+            "it serves files of this machine": "--path",
+            "it unloads the model while the unit counts as serving": "--sleep-idle-seconds",
+            "requests would read this machine's files": "--media-path",
+            "two servers on one port would take each other's requests": "--reuse-port",
+        }
+    ),
+    keys={**TABLE.keys, "--spec-default": "speculative"},
 )
 
 
@@ -520,6 +480,7 @@ def _problems(profile: Profile) -> Iterator[Problem]:
     yield from why.argument_problems(profile, RULES)
     yield from _common_problems(profile, options)
     yield from _table_problems(profile, options)
+    yield from _contradictions(profile, options)
 
 
 def _common_problems(profile: Profile, options: LlamaServerOptions) -> Iterator[Problem]:
@@ -529,8 +490,7 @@ def _common_problems(profile: Profile, options: LlamaServerOptions) -> Iterator[
     yield from _kv_problems(profile.kv, ("kv",))
     if profile.speculative is not None:
         yield from _kv_problems(profile.speculative.kv, ("speculative", "kv"))
-    placement = frozenset({"gpu_layers", "device", "kv"})
-    yield from draft_problems(profile, METHODS, placement=placement, several=True)
+    yield from draft_problems(profile, METHODS, keys=_DRAFT_KEYS, several=True)
     if profile.speculative is not None and options.legacy_options:
         text = "builds from before June 2026 spell this differently: remove legacy_options"
         yield Problem(where=("speculative",), text=text)
@@ -563,6 +523,33 @@ def _table_problems(profile: Profile, options: LlamaServerOptions) -> Iterator[P
         yield Problem(where=("llama-server", "kv_unified"), text=text)
 
 
+def _contradictions(profile: Profile, options: LlamaServerOptions) -> Iterator[Problem]:
+    for key, wrong, text in (
+        (
+            "mlock",
+            options.mlock and options.load_mode not in {None, "mmap+mlock"},
+            f'load_mode is "{options.load_mode}": keep one of the two',
+        ),
+        (
+            "n_cpu_moe",
+            options.n_cpu_moe is not None and bool(options.cpu_experts),
+            "cpu_experts names layers too: keep one of the two",
+        ),
+        (
+            "main_gpu",
+            profile.gpus != "all" and (options.main_gpu or 0) >= max(1, len(profile.gpus)),
+            "main_gpu counts the claimed GPUs from 0, and there are fewer",
+        ),
+        (
+            "chat_template_kwargs",
+            profile.thinking is not None and "enable_thinking" in options.chat_template_kwargs,
+            "enable_thinking is what the key thinking says: keep one of the two",
+        ),
+    ):
+        if wrong:
+            yield Problem(where=("llama-server", key), text=text)
+
+
 def _memory(profile: Profile) -> MemoryUse:
     options = options_of(LlamaServerOptions, profile)
     # llama.cpp takes a split of nothing but zeros for no split at all.
@@ -571,11 +558,15 @@ def _memory(profile: Profile) -> MemoryUse:
         split = (1.0,)
     return MemoryUse(
         gpu_split=() if profile.gpus == () else split,
-        locks_memory=options.mlock,
+        shares_cache=options.kv_unified,
+        locks_memory=options.mlock or options.load_mode in {"mlock", "mmap+mlock"},
         loading=LlamaCppLoading(
             projector=options.mmproj,
             gpu_layers=options.gpu_layers,
-            cpu_experts=options.cpu_experts,
+            cpu_experts=tuple(range(options.n_cpu_moe or 0)) or options.cpu_experts,
+            cpu_ffn=options.n_cpu_ffn or 0,
+            overrides=options.override_tensor,
+            cache_in_ram=options.kv_offload is False,
             expert_cache_mib=options.expert_cache_mib or 0,
             split_mode=options.split_mode,
             tensor_split=options.tensor_split,
@@ -589,38 +580,13 @@ def _memory(profile: Profile) -> MemoryUse:
 
 def _task(profile: Profile) -> Task | None:
     options = options_of(LlamaServerOptions, profile)
-    ranks = not {"--rerank", "--reranking"}.isdisjoint(profile.extra_args)
-    return Task.EMBED if options.embedding or ranks else None
-
-
-def kv_cache_in_slots(slots: str) -> float | None:
-    """Return the share of llama-server's context that requests take; None: no slots listed."""
-    try:
-        document = json.loads(slots)
-    except (ValueError, RecursionError):
-        return None
-    rows = [row for row in document if isinstance(row, dict)] if isinstance(document, list) else []
-    total = sum(_whole(row.get("n_ctx")) for row in rows)
-    return round(min(1.0, sum(map(_tokens, rows)) / total), 4) if total else None
-
-
-def _tokens(row: Mapping[str, object]) -> int:
-    """Count the tokens in a slot's context; an idle slot keeps only what may be dropped."""
-    if row.get("is_processing") is not True:
-        return 0
-    later = row.get("next_token")
-    decoding = later[0] if isinstance(later, list) and later else later
-    decoded = decoding.get("n_decoded") if isinstance(decoding, dict) else None
-    return _whole(row.get("n_past")) or _whole(row.get("n_prompt_tokens")) + _whole(decoded)
-
-
-def _whole(value: object) -> int:
-    return value if type(value) is int and value > 0 else 0
+    return Task.EMBED if options.embedding or options.rerank else None
 
 
 ENGINE: Final = Engine(
     name="llama-server",
     options=LlamaServerOptions,
+    option_table=TABLE,
     invocation=_invocation,
     problems=_problems,
     weights="gguf",
@@ -639,7 +605,7 @@ ENGINE: Final = Engine(
     probing=replace(
         llama_cpp_server.PROBING, version_page=VersionPage(path="/props", key="build_info")
     ),
-    kv_cache_page=KvCachePage(path="/slots", read=kv_cache_in_slots),
+    kv_cache_page=KvCachePage(path="/slots", read=llama_cpp_server.kv_cache_in_slots),
     # tools/server/server.cpp, as of November 2026. Its tools read and write files, its proxy
     # reaches other hosts, and "stream" shows what others generate to whoever knows the
     # conversation's name.

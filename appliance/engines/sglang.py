@@ -3,12 +3,22 @@
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import Annotated, Final
+from dataclasses import dataclass, field
+from typing import Annotated, Final, Literal
 
+from appliance.domain.profile_values import JsonTable
 from appliance.domain.running_facts import DeclaredFact, Topic
 from appliance.domain.spec import EngineOptions, Problem, Profile, Speculative
-from appliance.domain.value_types import Doc, Fraction, Range, Shards, Text, Word
+from appliance.domain.value_types import (
+    Count,
+    Doc,
+    Fraction,
+    Range,
+    Shards,
+    Text,
+    Tokens,
+    Word,
+)
 from appliance.engines.shared import refused_arguments as why
 from appliance.engines.shared.declared_facts import stated
 from appliance.engines.shared.drafting import (
@@ -28,13 +38,23 @@ from appliance.engines.shared.engine import (
     Task,
     options_of,
 )
+from appliance.engines.shared.option_table import (
+    FlagForm,
+    ValueKind,
+    compact_json,
+    flag,
+    option_table,
+)
 from appliance.engines.shared.probing import Probing, VersionPage
 from appliance.engines.shared.pytorch import (
     architecture_task,
     budget_problems,
+    chat_template_kwargs,
     enough_gpus,
     kv_problems,
+    kwargs_problems,
     parses_tools,
+    sampling_problems,
     shard_split,
     shards,
     temporary_directory,
@@ -50,12 +70,9 @@ from appliance.engines.shared.pytorch_report import (
 )
 from appliance.engines.shared.rendering import (
     LOOPBACK,
-    compact_json,
     environment,
     hf_repository,
     hf_variables,
-    switch,
-    words,
 )
 from appliance.engines.shared.self_report import (
     PageReader,
@@ -96,43 +113,167 @@ METHODS: Final = by_name(
 )
 
 
-_CHAT_KWARGS: Final = "--default-chat-template-kwargs"
+CHAT_KWARGS: Final = "--default-chat-template-kwargs"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SglangOptions(EngineOptions):
     """``[sglang]``: options of SGLang."""
 
-    tensor_parallel: Annotated[Shards | None, Doc("GPUs over which each layer is split")] = None
-    pipeline_parallel: Annotated[Shards | None, Doc("groups of layers, each on its own GPU")] = None
+    tensor_parallel: Annotated[
+        Shards | None,
+        Doc("GPUs over which each layer is split"),
+        flag("--tp-size", "--tensor-parallel-size", "--tp"),
+    ] = None
+    pipeline_parallel: Annotated[
+        Shards | None,
+        Doc("groups of layers, each on its own GPU"),
+        flag("--pp-size", "--pipeline-parallel-size", "--pp"),
+    ] = None
+    expert_parallel: Annotated[
+        Shards | None,
+        Doc("GPUs over which experts are split whole"),
+        flag("--ep-size", "--expert-parallel-size", "--ep"),
+    ] = None
     mem_fraction_static: Annotated[
-        Fraction | None, Doc("part of each GPU's memory for weights and cache")
+        Fraction | None,
+        Doc("part of each GPU's memory for weights and cache"),
+        flag("--mem-fraction-static"),
+    ] = None
+    max_total_tokens: Annotated[
+        Tokens | None, Doc("tokens of the cache"), flag("--max-total-tokens")
+    ] = None
+    cpu_offload_gb: Annotated[
+        Annotated[int, Range(least=0, most=4096)] | None,
+        Doc("GiB of weights that stay in host RAM"),
+        flag("--cpu-offload-gb"),
+    ] = None
+    page_size: Annotated[
+        Count | None, Doc("tokens of a page of the cache"), flag("--page-size")
+    ] = None
+    swa_full_tokens_ratio: Annotated[
+        Fraction | None,
+        Doc("cache of layers with a sliding window, as a part of that of the others"),
+        flag("--swa-full-tokens-ratio"),
     ] = None
     chunked_prefill_size: Annotated[
         Annotated[int, Range(least=-1, most=1 << 20)] | None,
         Doc("tokens in a chunk of a prompt; -1: whole prompts"),
+        flag("--chunked-prefill-size"),
     ] = None
-    attention_backend: Annotated[Word | None, Doc("attention kernels")] = None
-    dtype: Annotated[Word | None, Doc("type of weights and activations")] = None
+    max_prefill_tokens: Annotated[
+        Count | None, Doc("tokens of all prompts in one step"), flag("--max-prefill-tokens")
+    ] = None
+    schedule_policy: Annotated[
+        Word | None, Doc("order of waiting requests"), flag("--schedule-policy")
+    ] = None
+    attention_backend: Annotated[
+        Word | None, Doc("attention kernels"), flag("--attention-backend")
+    ] = None
+    moe_runner_backend: Annotated[
+        Word | None, Doc("kernels of mixtures of experts"), flag("--moe-runner-backend")
+    ] = None
+    dtype: Annotated[Word | None, Doc("type of weights and activations"), flag("--dtype")] = None
     quantization: Annotated[
-        Word | None, Doc("method of quantisation; unset: as the model says")
+        Word | None,
+        Doc("method of quantisation; unset: as the model says"),
+        flag("--quantization"),
     ] = None
-    disable_cuda_graph: Annotated[bool, Doc("run without CUDA graphs")] = False
-    trust_remote_code: Annotated[bool, Doc("run code that comes with the model")] = False
-    chat_template: Annotated[Text | None, Doc("name or path of a chat template")] = None
+    load_format: Annotated[
+        Word | None, Doc("format and way in which weights are read"), flag("--load-format")
+    ] = None
+    embedding: Annotated[
+        bool, Doc("serve embeddings only"), flag("--is-embedding", form=FlagForm.SWITCH)
+    ] = False
+    disable_cuda_graph: Annotated[
+        bool,
+        Doc("run without CUDA graphs"),
+        flag("--disable-cuda-graph", form=FlagForm.DERIVED),
+    ] = False
+    cuda_graph_max_bs: Annotated[
+        Count | None,
+        Doc("most requests of a step that is captured as a CUDA graph"),
+        flag("--cuda-graph-max-bs-decode", "--cuda-graph-max-bs"),
+    ] = None
+    disable_radix_cache: Annotated[
+        bool,
+        Doc("keep no cache of prompts between requests"),
+        flag("--disable-radix-cache", form=FlagForm.SWITCH),
+    ] = False
+    disable_overlap_schedule: Annotated[
+        bool,
+        Doc("plan a step only after the one before it"),
+        flag("--disable-overlap-schedule", form=FlagForm.SWITCH),
+    ] = False
+    trust_remote_code: Annotated[
+        bool,
+        Doc("run code that comes with the model"),
+        flag("--trust-remote-code", form=FlagForm.SWITCH),
+    ] = False
+    chat_template: Annotated[
+        Text | None, Doc("name or path of a chat template"), flag("--chat-template")
+    ] = None
+    chat_template_kwargs: Annotated[
+        JsonTable,
+        Doc("variables of the chat template, unless a client sets them"),
+        flag(CHAT_KWARGS, form=FlagForm.DERIVED, since="0.5.20"),
+    ] = field(default_factory=dict)
     reasoning_parser: Annotated[
-        Word | None, Doc("parser that separates thinking from the answer")
+        Word | None,
+        Doc("parser that separates thinking from the answer"),
+        flag("--reasoning-parser"),
     ] = None
+    sampling_defaults: Annotated[
+        Literal["openai", "model"] | None,
+        Doc("whose sampling parameters are the defaults"),
+        flag("--sampling-defaults"),
+    ] = None
+
+
+COMMON: Final = (
+    ("model", flag("--model-path", "--model", form=FlagForm.DERIVED)),
+    ("served", flag("--served-model-name", form=FlagForm.DERIVED)),
+    ("ctx", flag("--context-length", kind=ValueKind.WHOLE)),
+    ("parallel", flag("--max-running-requests", kind=ValueKind.WHOLE)),
+    ("kv", flag("--kv-cache-dtype", form=FlagForm.DERIVED)),
+    ("thinking.budget", flag("--enable-strict-thinking", form=FlagForm.DERIVED)),
+    ("tool_parser", flag("--tool-call-parser")),
+    ("speculative.method", flag("--speculative-algorithm", form=FlagForm.DERIVED)),
+    (
+        "speculative.model",
+        flag("--speculative-draft-model-path", "--speculative-draft-model", form=FlagForm.DERIVED),
+    ),
+    ("speculative.kv", flag("--speculative-draft-kv-cache-dtype", form=FlagForm.DERIVED)),
+    (
+        "speculative.tokens",
+        flag("--speculative-num-steps", form=FlagForm.DERIVED, kind=ValueKind.WHOLE),
+    ),
+    (
+        "speculative.tokens",
+        flag("--speculative-eagle-topk", form=FlagForm.DERIVED, kind=ValueKind.WHOLE),
+    ),
+    (
+        "speculative.tokens",
+        flag("--speculative-num-draft-tokens", form=FlagForm.DERIVED, kind=ValueKind.WHOLE),
+    ),
+    (
+        "speculative.tokens",
+        flag("--speculative-dspark-block-size", form=FlagForm.DERIVED, kind=ValueKind.WHOLE),
+    ),
+)
+TABLE: Final = option_table("sglang", SglangOptions, COMMON)
 
 
 def _invocation(profile: Profile, context: InvocationContext) -> Invocation:
+    options = options_of(SglangOptions, profile)
     return Invocation(
         argv=(
             *_program(profile.binary),
             "--model-path",
             hf_repository(profile.model) or profile.model,
-            *_common(profile),
-            *_table(options_of(SglangOptions, profile)),
+            *_common(profile, options),
+            *TABLE.written(options),
+            *_without_graphs(options),
             *profile.extra_args,
             *("--enable-metrics", "--host", LOOPBACK, "--port", str(profile.endpoint.port)),
         ),
@@ -163,20 +304,25 @@ def _program(binary: str) -> tuple[str, ...]:
     return (binary, "-m", "sglang.launch_server") if python else (binary, "serve")
 
 
-def _common(profile: Profile) -> Iterator[str]:
+def _common(profile: Profile, options: SglangOptions) -> Iterator[str]:
     yield from ("--served-model-name", profile.models[0])
-    yield from words("--context-length", profile.ctx)
-    yield from words("--max-running-requests", profile.parallel)
+    yield from TABLE.written_keys(profile)
     if profile.kv is not None:
         yield from ("--kv-cache-dtype", KV_TYPES[profile.kv.k])
-    if profile.thinking is not None:
-        yield from (_CHAT_KWARGS, compact_json({"enable_thinking": profile.thinking.on}))
+    if kwargs := chat_template_kwargs(profile, options.chat_template_kwargs):
+        yield from (CHAT_KWARGS, compact_json(kwargs))
+    if profile.thinking is not None and profile.thinking.budget_tokens is not None:
         # Without this a request's budget is not enforced (docs: Thinking Budget).
-        limited = profile.thinking.budget_tokens is not None
-        yield from switch("--enable-strict-thinking", on=limited)
-    yield from words("--tool-call-parser", profile.tool_parser)
+        yield "--enable-strict-thinking"
     if profile.speculative is not None:
         yield from _drafting(profile.speculative)
+
+
+def _without_graphs(options: SglangOptions) -> Iterator[str]:
+    if options.disable_cuda_graph:
+        # --disable-cuda-graph is deprecated for these (srt/arg_groups/cuda_graph_hook.py).
+        yield from ("--cuda-graph-backend-decode", "disabled")
+        yield from ("--cuda-graph-backend-prefill", "disabled")
 
 
 _WITHOUT_STEPS: Final = frozenset({"DFLASH", "DSPARK", "NGRAM"})
@@ -204,93 +350,50 @@ def _drafting(speculative: Speculative) -> Iterator[str]:
     yield from ("--speculative-num-draft-tokens", str(tokens + 1))
 
 
-def _table(options: SglangOptions) -> Iterator[str]:
-    yield from words("--tp-size", options.tensor_parallel)
-    yield from words("--pp-size", options.pipeline_parallel)
-    yield from words("--mem-fraction-static", options.mem_fraction_static)
-    yield from words("--chunked-prefill-size", options.chunked_prefill_size)
-    yield from words("--attention-backend", options.attention_backend)
-    yield from words("--dtype", options.dtype)
-    yield from words("--quantization", options.quantization)
-    yield from words("--chat-template", options.chat_template)
-    yield from words("--reasoning-parser", options.reasoning_parser)
-    yield from switch("--disable-cuda-graph", on=options.disable_cuda_graph)
-    yield from switch("--trust-remote-code", on=options.trust_remote_code)
-
-
+# The options of SGLang 0.5.23 (srt/server_args.py, srt/arg_groups/fields).
 RULES: Final = why.ArgumentRules(
     argparse=True,
-    families={
-        "--data-parallel-": why.SHARDS,
-        "--debug-tensor-dump-": why.PRIVATE,
-        "--disaggregation-": why.LISTENER,
-        "--dp-": why.SHARDS,
-        "--encoder-": why.LISTENER,
-        "--export-metrics-to-file": why.PRIVATE,
-        "--grpc-": why.LISTENER,
-        "--hicache-storage-": why.PRIVATE,
-        "--kv-events-": why.LISTENER,
-        "--log-requests": why.PRIVATE,
-        "--oltp-": why.LISTENER,
-        "--otlp-": why.LISTENER,
-        "--remote-instance-": why.LISTENER,
-        "--smg-grpc-": why.LISTENER,
-        "--ssl-": why.TLS,
-    },
-    refused={
-        "--admin-api-key": why.KEY,
-        "--api-key": why.KEY,
-        "--config": why.CONFIG,
-        "--crash-dump-folder": why.PRIVATE,
-        "--dist-init-addr": why.OTHER_BOXES,
-        "--enable-metrics": why.METRICS,
-        "--enable-trace": why.LISTENER,
-        "--fastapi-root-path": why.PREFIX,
-        "--host": why.HOST,
-        "-H": why.HOST,
-        "--nccl-init-addr": why.OTHER_BOXES,
-        "--nccl-port": why.LISTENER,
-        "--nnodes": why.OTHER_BOXES,
-        "--node-rank": why.OTHER_BOXES,
-        "--port": why.PORT,
-        "--tool-server": why.TOOLS,
-    },
-    keys={
-        "--attention-backend": "[sglang] attention_backend",
-        "--chat-template": "[sglang] chat_template",
-        "--chunked-prefill-size": "[sglang] chunked_prefill_size",
-        "--context-length": "ctx",
-        "--disable-cuda-graph": "[sglang] disable_cuda_graph",
-        "--dtype": "[sglang] dtype",
-        "--kv-cache-dtype": "kv",
-        "--max-running-requests": "parallel",
-        "--mem-fraction-static": "[sglang] mem_fraction_static",
-        "--model": "model",
-        "--model-path": "model",
-        "--pipeline-parallel-size": "[sglang] pipeline_parallel",
-        "--pp-size": "[sglang] pipeline_parallel",
-        "--quantization": "[sglang] quantization",
-        "--reasoning-parser": "[sglang] reasoning_parser",
-        "--served-model-name": "served",
-        "--speculative-algorithm": "speculative",
-        "--speculative-num-draft-tokens": "speculative",
-        "--speculative-num-steps": "speculative",
-        "--tensor-parallel-size": "[sglang] tensor_parallel",
-        "--tool-call-parser": "tool_parser",
-        "--tp-size": "[sglang] tensor_parallel",
-        "--trust-remote-code": "[sglang] trust_remote_code",
-    },
+    families=why.by_option(
+        {
+            why.CLIENTS: "--trust-request-",
+            why.LISTENER: (
+                "--disaggregation- --encoder- --grpc- --kv-events- --oltp- --otlp-"
+                " --remote-instance- --sidecar --smg-grpc-"
+            ),
+            why.PRIVATE: (
+                "--debug-tensor-dump- --export-metrics-to-file --hicache-storage- --log-requests"
+                " --spec-trace-"
+            ),
+            why.SHARDS: "--data-parallel- --dp-",
+            why.TLS: "--ssl-",
+        }
+    ),
+    refused=why.by_option(
+        {
+            why.CONFIG: "--config",
+            why.HOST: "--host -H",
+            why.KEY: "--admin-api-key --api-key",
+            why.LISTENER: "--enable-trace --nccl-port",
+            why.METRICS: "--enable-metrics",
+            why.OTHER_BOXES: "--dist-init-addr --nccl-init-addr --nnodes --node-rank",
+            why.PORT: "--port",
+            why.PREFIX: "--fastapi-root-path",
+            why.PRIVATE: "--crash-dump-folder --enable-response-store --file-storage-path",
+            why.TLS: "--enable-ssl-refresh",
+            why.TOOLS: "--tool-server",
+        }
+    ),
+    keys=TABLE.keys,
 )
 
 
 def _problems(profile: Profile) -> Iterator[Problem]:
     options = options_of(SglangOptions, profile)
-    rules = RULES
-    if profile.thinking is not None:
-        rules = replace(RULES, keys={**RULES.keys, _CHAT_KWARGS: "thinking"})
-    yield from why.argument_problems(profile, rules)
+    yield from why.argument_problems(profile, RULES)
     yield from kv_problems(profile, KV_TYPES, _DRAFT_KV_TYPES)
-    yield from draft_problems(profile, METHODS, placement=frozenset({"kv"}))
+    yield from draft_problems(profile, METHODS, keys=frozenset({"kv"}))
+    yield from kwargs_problems(profile, options.chat_template_kwargs)
+    yield from sampling_problems(profile, frozenset())
     yield from tool_problems(profile)
     yield from budget_problems(profile, options.reasoning_parser)
     yield from enough_gpus(profile, "sglang", options.tensor_parallel, options.pipeline_parallel)
@@ -312,8 +415,7 @@ def _memory(profile: Profile) -> MemoryUse:
 
 
 def _task(profile: Profile) -> Task | None:
-    dashed = (argument.replace("_", "-") for argument in profile.extra_args)
-    return Task.EMBED if "--is-embedding" in dashed else None
+    return Task.EMBED if options_of(SglangOptions, profile).embedding else None
 
 
 def _reasons(profile: Profile) -> bool | None:
@@ -387,6 +489,7 @@ def _thinking_fact(given: object) -> Iterator[Reading]:
 ENGINE: Final = Engine(
     name="sglang",
     options=SglangOptions,
+    option_table=TABLE,
     invocation=_invocation,
     problems=_problems,
     weights="safetensors",

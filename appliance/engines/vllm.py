@@ -2,14 +2,25 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from itertools import zip_longest
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 from appliance.domain.model_headers import Safetensors
+from appliance.domain.profile_values import JsonTable
 from appliance.domain.running_facts import DeclaredFact, ReportedFact, Topic
 from appliance.domain.spec import EngineOptions, Problem, Profile, Speculative
-from appliance.domain.value_types import AbsolutePath, Count, Doc, Fraction, Shards, Size, Word
+from appliance.domain.value_types import (
+    AbsolutePath,
+    Count,
+    Doc,
+    Fraction,
+    FullText,
+    Range,
+    Shards,
+    Size,
+    Word,
+)
 from appliance.engines.shared import refused_arguments as why
 from appliance.engines.shared.drafting import (
     DraftMethod,
@@ -28,13 +39,25 @@ from appliance.engines.shared.engine import (
     Task,
     options_of,
 )
+from appliance.engines.shared.option_table import (
+    Flag,
+    FlagForm,
+    ValueKind,
+    bytes_text,
+    compact_json,
+    flag,
+    option_table,
+)
 from appliance.engines.shared.probing import Probing, VersionPage
 from appliance.engines.shared.pytorch import (
     architecture_task,
     budget_problems,
+    chat_template_kwargs,
     enough_gpus,
     kv_problems,
+    kwargs_problems,
     parses_tools,
+    sampling_problems,
     shard_split,
     shards,
     temporary_directory,
@@ -50,12 +73,9 @@ from appliance.engines.shared.pytorch_report import (
 )
 from appliance.engines.shared.rendering import (
     LOOPBACK,
-    compact_json,
     environment,
     hf_repository,
     hf_variables,
-    switch,
-    words,
 )
 from appliance.engines.shared.self_report import (
     Reading,
@@ -83,6 +103,16 @@ KV_TYPES: Final = {
 }
 _SIXTEEN_BITS: Final = {"bf16": {"bfloat16"}, "f16": {"float16", "half"}}
 """Values of ``dtype`` by the type of a sixteen-bit cache."""
+
+_SAMPLING: Final = {
+    "temperature": "temperature",
+    "top_p": "top_p",
+    "top_k": "top_k",
+    "min_p": "min_p",
+    "repetition_penalty": "repetition_penalty",
+    "max_tokens": "max_new_tokens",
+}
+"""Values of a generation config that vLLM takes, by key (ModelConfig.get_diff_sampling_param)."""
 
 # vllm/config/speculative.py, SpeculativeMethod.
 _MTP: Final = DraftMethod(name="mtp", model="optional")
@@ -119,51 +149,207 @@ _ON_CPU: Final = {
 }
 _CPU_CACHE: Final = "VLLM_CPU_KVCACHE_SPACE"
 _GIB_COUNT: Final = re.compile(r"[0-9]{1,6}", re.ASCII)
-_CHAT_KWARGS: Final = "--default-chat-template-kwargs"
+CHAT_KWARGS: Final = "--default-chat-template-kwargs"
+
+
+def _either(name: str) -> Flag:
+    return flag(f"--{name}", form=FlagForm.EITHER, contrary=(f"--no-{name}",))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VllmOptions(EngineOptions):
     """``[vllm]``: options of vLLM."""
 
-    tensor_parallel: Annotated[Shards | None, Doc("GPUs over which each layer is split")] = None
-    pipeline_parallel: Annotated[Shards | None, Doc("groups of layers, each on its own GPU")] = None
+    tensor_parallel: Annotated[
+        Shards | None,
+        Doc("GPUs over which each layer is split"),
+        flag("--tensor-parallel-size", "-tp"),
+    ] = None
+    pipeline_parallel: Annotated[
+        Shards | None,
+        Doc("groups of layers, each on its own GPU"),
+        flag("--pipeline-parallel-size", "-pp"),
+    ] = None
+    expert_parallel: Annotated[
+        bool,
+        Doc("split experts whole over the GPUs, not each of them"),
+        flag("--enable-expert-parallel", "-ep", form=FlagForm.SWITCH),
+    ] = False
     gpu_memory_utilization: Annotated[
-        Fraction | None, Doc("part of each GPU's memory that vLLM takes")
+        Fraction | None,
+        Doc("part of each GPU's memory that vLLM takes"),
+        flag("--gpu-memory-utilization", "--device-memory-utilization"),
     ] = None
     kv_cache_memory_bytes: Annotated[
-        Size | None, Doc('"4GiB": size of the cache on each GPU; overrides gpu_memory_utilization')
+        Size | None,
+        Doc('"4GiB": size of the cache on each GPU; overrides gpu_memory_utilization'),
+        flag("--kv-cache-memory-bytes", read=bytes_text),
     ] = None
-    dtype: Annotated[Word | None, Doc("type of weights and activations")] = None
+    cpu_offload_gb: Annotated[
+        Annotated[float, Range(least=0, most=4096)] | None,
+        Doc("GiB of each GPU's weights that stay in host RAM"),
+        flag("--cpu-offload-gb"),
+    ] = None
+    dtype: Annotated[Word | None, Doc("type of weights and activations"), flag("--dtype")] = None
     quantization: Annotated[
-        Word | None, Doc("method of quantisation; unset: as the model says")
+        Word | None,
+        Doc("method of quantisation; unset: as the model says"),
+        flag("--quantization", "-q"),
     ] = None
-    enforce_eager: Annotated[bool, Doc("run without CUDA graphs")] = False
-    disable_custom_all_reduce: Annotated[bool, Doc("use NCCL for all-reduce; needed on SM 8.6")] = (
-        False
-    )
-    trust_remote_code: Annotated[bool, Doc("run code that comes with the model")] = False
+    load_format: Annotated[
+        Word | None, Doc("format and way in which weights are read"), flag("--load-format")
+    ] = None
+    hf_overrides: Annotated[
+        JsonTable,
+        Doc("values of the model's config.json"),
+        flag("--hf-overrides", form=FlagForm.JSON),
+    ] = field(default_factory=dict)
+    tokenizer_mode: Annotated[
+        Word | None, Doc("tokenizer, such as `mistral`"), flag("--tokenizer-mode")
+    ] = None
+    max_batched_tokens: Annotated[
+        Count | None, Doc("tokens processed in one step"), flag("--max-num-batched-tokens")
+    ] = None
+    long_prefill_token_threshold: Annotated[
+        Count | None,
+        Doc("tokens from which on a prompt is long, and gives way to shorter ones"),
+        flag("--long-prefill-token-threshold"),
+    ] = None
+    max_num_partial_prefills: Annotated[
+        Count | None, Doc("prompts processed at once"), flag("--max-num-partial-prefills")
+    ] = None
+    block_size: Annotated[
+        Count | None, Doc("tokens in a block of the cache"), flag("--block-size")
+    ] = None
+    mamba_cache_mode: Annotated[
+        Literal["all", "align", "none"] | None,
+        Doc("how states of hybrid models are cached between requests"),
+        flag("--mamba-cache-mode"),
+    ] = None
+    mamba_ssm_cache_dtype: Annotated[
+        Word | None, Doc("type of the states of hybrid models"), flag("--mamba-ssm-cache-dtype")
+    ] = None
+    attention_backend: Annotated[
+        Word | None, Doc("attention kernels, such as `FLASHINFER`"), flag("--attention-backend")
+    ] = None
+    moe_backend: Annotated[
+        Word | None, Doc("kernels of mixtures of experts"), flag("--moe-backend")
+    ] = None
+    compilation_config: Annotated[
+        JsonTable,
+        Doc('`{ cudagraph_mode = "FULL_DECODE_ONLY" }`: what is compiled and captured'),
+        flag("--compilation-config", "-cc", form=FlagForm.JSON),
+    ] = field(default_factory=dict)
+    max_cudagraph_capture_size: Annotated[
+        Count | None,
+        Doc("most tokens of a step that is captured as a CUDA graph"),
+        flag("--max-cudagraph-capture-size"),
+    ] = None
+    limit_mm_per_prompt: Annotated[
+        JsonTable,
+        Doc("`{ image = 2, video = 0 }`: most images, videos and sounds of a prompt"),
+        flag("--limit-mm-per-prompt", form=FlagForm.JSON),
+    ] = field(default_factory=dict)
+    mm_processor_kwargs: Annotated[
+        JsonTable,
+        Doc("values of the processor of images"),
+        flag("--mm-processor-kwargs", form=FlagForm.JSON),
+    ] = field(default_factory=dict)
+    mm_processor_cache_gb: Annotated[
+        Annotated[float, Range(least=0, most=4096)] | None,
+        Doc("GiB of RAM for processed images"),
+        flag("--mm-processor-cache-gb"),
+    ] = None
+    language_model_only: Annotated[
+        bool,
+        Doc("load nothing that takes images"),
+        flag("--language-model-only", form=FlagForm.SWITCH),
+    ] = False
     chat_template: Annotated[
-        AbsolutePath | None, Doc("file with a chat template, in place of the model's")
+        AbsolutePath | None,
+        Doc("file with a chat template, in place of the model's"),
+        flag("--chat-template"),
     ] = None
+    chat_template_kwargs: Annotated[
+        JsonTable,
+        Doc(
+            '`{ reasoning_effort = "low" }`: variables of the chat template, unless a client sets them'
+        ),
+        flag(CHAT_KWARGS, form=FlagForm.DERIVED),
+    ] = field(default_factory=dict)
     reasoning_parser: Annotated[
-        Word | None, Doc("parser that separates thinking from the answer")
+        Word | None,
+        Doc("parser that separates thinking from the answer"),
+        flag("--reasoning-parser"),
     ] = None
-    prefix_caching: Annotated[bool | None, Doc("keep the cache of prompts between requests")] = None
-    chunked_prefill: Annotated[bool | None, Doc("process prompts in chunks, beside decoding")] = (
-        None
-    )
-    max_batched_tokens: Annotated[Count | None, Doc("tokens processed in one step")] = None
+    generation_config: Annotated[
+        FullText | None,
+        Doc(
+            "whose sampling parameters are the defaults: `vllm`, `auto` for the model's, or a folder"
+        ),
+        flag("--generation-config"),
+    ] = None
+    override_generation_config: Annotated[
+        JsonTable,
+        Doc("defaults of sampling beside those of `sampling`, by vLLM's own names"),
+        flag("--override-generation-config", form=FlagForm.DERIVED),
+    ] = field(default_factory=dict)
+    prefix_caching: Annotated[
+        bool | None,
+        Doc("keep the cache of prompts between requests"),
+        _either("enable-prefix-caching"),
+    ] = None
+    chunked_prefill: Annotated[
+        bool | None,
+        Doc("process prompts in chunks, beside decoding"),
+        _either("enable-chunked-prefill"),
+    ] = None
+    async_scheduling: Annotated[
+        bool | None,
+        Doc("plan a step while the one before it runs"),
+        _either("async-scheduling"),
+    ] = None
+    enforce_eager: Annotated[
+        bool, Doc("run without CUDA graphs"), flag("--enforce-eager", form=FlagForm.SWITCH)
+    ] = False
+    disable_custom_all_reduce: Annotated[
+        bool,
+        Doc("use NCCL for all-reduce, as cards without NVLink may need"),
+        flag("--disable-custom-all-reduce", form=FlagForm.SWITCH),
+    ] = False
+    trust_remote_code: Annotated[
+        bool,
+        Doc("run code that comes with the model"),
+        flag("--trust-remote-code", form=FlagForm.SWITCH),
+    ] = False
+
+
+COMMON: Final = (
+    ("model", flag("--model", form=FlagForm.DERIVED)),
+    ("served", flag("--served-model-name", form=FlagForm.DERIVED)),
+    ("gpus", flag("--device-ids", form=FlagForm.DERIVED)),
+    ("ctx", flag("--max-model-len", kind=ValueKind.WHOLE)),
+    ("parallel", flag("--max-num-seqs", kind=ValueKind.WHOLE)),
+    ("kv", flag("--kv-cache-dtype", form=FlagForm.DERIVED)),
+    ("tool_parser", flag("--tool-call-parser", form=FlagForm.DERIVED)),
+    ("tool_parser", flag("--enable-auto-tool-choice", form=FlagForm.DERIVED)),
+    ("speculative", flag("--speculative-config", "-sc", form=FlagForm.DERIVED)),
+    ("speculative.method", flag("--spec-method", form=FlagForm.DERIVED)),
+    ("speculative.model", flag("--spec-model", form=FlagForm.DERIVED)),
+    ("speculative.tokens", flag("--spec-tokens", form=FlagForm.DERIVED, kind=ValueKind.WHOLE)),
+)
+TABLE: Final = option_table("vllm", VllmOptions, COMMON)
 
 
 def _invocation(profile: Profile, context: InvocationContext) -> Invocation:
+    options = options_of(VllmOptions, profile)
     return Invocation(
         argv=(
             profile.binary,
             "serve",
             hf_repository(profile.model) or profile.model,
-            *_common(profile),
-            *_table(options_of(VllmOptions, profile)),
+            *_common(profile, options),
+            *TABLE.written(options),
             *profile.extra_args,
             *_ours(profile),
         ),
@@ -179,19 +365,26 @@ def _invocation(profile: Profile, context: InvocationContext) -> Invocation:
     )
 
 
-def _common(profile: Profile) -> Iterator[str]:
+def _common(profile: Profile, options: VllmOptions) -> Iterator[str]:
     yield from ("--served-model-name", *profile.models)
-    yield from words("--max-model-len", profile.ctx)
-    yield from words("--max-num-seqs", profile.parallel)
+    yield from TABLE.written_keys(profile)
     if profile.kv is not None:
         yield from ("--kv-cache-dtype", KV_TYPES[profile.kv.k])
-    if profile.thinking is not None:
-        yield from (_CHAT_KWARGS, compact_json({"enable_thinking": profile.thinking.on}))
+    if kwargs := chat_template_kwargs(profile, options.chat_template_kwargs):
+        yield from (CHAT_KWARGS, compact_json(kwargs))
     if profile.tool_parser is not None:
         # A parser without the automatic choice does nothing.
         yield from ("--enable-auto-tool-choice", "--tool-call-parser", profile.tool_parser)
+    if sampling := {**_sampling(profile), **options.override_generation_config}:
+        yield from ("--override-generation-config", compact_json(sampling))
     if profile.speculative is not None:
         yield from ("--speculative-config", compact_json(_drafting(profile.speculative)))
+
+
+def _sampling(profile: Profile) -> Mapping[str, object]:
+    """Return the values of ``sampling`` by vLLM's own names."""
+    values = ((name, getattr(profile.sampling, key)) for key, name in _SAMPLING.items())
+    return {name: value for name, value in values if value is not None}
 
 
 def _drafting(speculative: Speculative) -> Mapping[str, object]:
@@ -207,28 +400,6 @@ def _drafting(speculative: Speculative) -> Mapping[str, object]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _table(options: VllmOptions) -> Iterator[str]:
-    yield from words("--tensor-parallel-size", options.tensor_parallel)
-    yield from words("--pipeline-parallel-size", options.pipeline_parallel)
-    yield from words("--gpu-memory-utilization", options.gpu_memory_utilization)
-    yield from words("--kv-cache-memory-bytes", options.kv_cache_memory_bytes)
-    yield from words("--dtype", options.dtype)
-    yield from words("--quantization", options.quantization)
-    yield from words("--max-num-batched-tokens", options.max_batched_tokens)
-    yield from words("--chat-template", options.chat_template)
-    yield from words("--reasoning-parser", options.reasoning_parser)
-    yield from _either("enable-prefix-caching", options.prefix_caching)
-    yield from _either("enable-chunked-prefill", options.chunked_prefill)
-    yield from switch("--enforce-eager", on=options.enforce_eager)
-    yield from switch("--disable-custom-all-reduce", on=options.disable_custom_all_reduce)
-    yield from switch("--trust-remote-code", on=options.trust_remote_code)
-
-
-def _either(name: str, wanted: bool | None) -> Iterator[str]:  # noqa: FBT001 - a value
-    if wanted is not None:
-        yield f"--{name}" if wanted else f"--no-{name}"
-
-
 def _ours(profile: Profile) -> Iterator[str]:
     yield from ("--allowed-origins", "[]")
     if profile.endpoint.socket is not None:
@@ -237,107 +408,59 @@ def _ours(profile: Profile) -> Iterator[str]:
         yield from ("--host", LOOPBACK, "--port", str(profile.endpoint.port))
 
 
-# The options of vLLM 0.32 (vllm/entrypoints/launchers/cli_args.py, vllm/engine/arg_utils.py).
+# The options of vLLM 0.33 (vllm/entrypoints/launchers/cli_args.py, vllm/engine/arg_utils.py).
 RULES: Final = why.ArgumentRules(
     argparse=True,
-    families={
-        "--allow-": why.CORS,
-        "--allowed-": why.CORS,
-        "--data-parallel-": why.SHARDS,
-        "-dp": why.SHARDS,
-        "--dp-supervisor-": why.LISTENER,
-        "--ec-": why.LISTENER,
-        "--elastic-ep-": why.ENDPOINTS,
-        "--enable-log-": why.PRIVATE,
-        "--fault-tolerance-": why.ENDPOINTS,
-        "--grpc": why.LISTENER,
-        "--kv-events-": why.LISTENER,
-        "--kv-transfer-": why.LISTENER,
-        "--master-": why.OTHER_BOXES,
-        "--otlp-": why.LISTENER,
-        "--ray-": why.OTHER_BOXES,
-        "--ssl-": why.TLS,
-        "--trust-request-": why.CLIENTS,
-        "--weight-transfer-": why.LISTENER,
-    },
-    refused={
-        "--allowed-local-media-path": "requests would read this machine's files",
-        "--api-key": why.KEY,
-        "--collect-detailed-traces": why.LISTENER,
-        "--config": why.CONFIG,
-        "--disable-log-stats": why.METRICS,
-        "--distributed-executor-backend": "workers outside the unit would outlive a stop",
-        "--enable-elastic-ep": why.ENDPOINTS,
-        "--enable-fault-tolerance": why.ENDPOINTS,
-        "--enable-scale-out": why.ENDPOINTS,
-        "--enable-ssl-refresh": why.TLS,
-        "--fd": why.LISTENER,
-        "--headless": "the process would answer no requests",
-        "--hf-token": why.KEY,
-        "--host": why.HOST,
-        "-H": why.HOST,
-        "--log-config-file": why.CONFIG,
-        "--logging-config": why.CONFIG,
-        "--middleware": "its code could change any answer",
-        "--nnodes": why.OTHER_BOXES,
-        "-n": why.OTHER_BOXES,
-        "--node-rank": why.OTHER_BOXES,
-        "-r": why.OTHER_BOXES,
-        "--port": why.PORT,
-        "--prefill-context-parallel-size": why.SHARDS,
-        "-pcp": why.SHARDS,
-        "--profiler-config": why.ENDPOINTS,
-        "--root-path": why.PREFIX,
-        "--tokens-only": why.ENDPOINTS,
-        "--tool-server": why.TOOLS,
-        "--uds": why.PORT,
-        "--uvicorn-log-level": why.PRIVATE,
-    },
-    keys={
-        "--chat-template": "[vllm] chat_template",
-        "--device-ids": "gpus",
-        "--device-memory-utilization": "[vllm] gpu_memory_utilization",
-        "--disable-custom-all-reduce": "[vllm] disable_custom_all_reduce",
-        "--dtype": "[vllm] dtype",
-        "--enable-auto-tool-choice": "tool_parser",
-        "--enable-chunked-prefill": "[vllm] chunked_prefill",
-        "--enable-prefix-caching": "[vllm] prefix_caching",
-        "--enforce-eager": "[vllm] enforce_eager",
-        "--gpu-memory-utilization": "[vllm] gpu_memory_utilization",
-        "--kv-cache-dtype": "kv",
-        "--kv-cache-memory-bytes": "[vllm] kv_cache_memory_bytes",
-        "--max-model-len": "ctx",
-        "--max-num-batched-tokens": "[vllm] max_batched_tokens",
-        "--max-num-seqs": "parallel",
-        "--model": "model",
-        "--pipeline-parallel-size": "[vllm] pipeline_parallel",
-        "-pp": "[vllm] pipeline_parallel",
-        "--quantization": "[vllm] quantization",
-        "-q": "[vllm] quantization",
-        "--reasoning-parser": "[vllm] reasoning_parser",
-        "--served-model-name": "served",
-        "--spec-method": "speculative",
-        "--spec-model": "speculative",
-        "--spec-tokens": "speculative",
-        "--speculative-config": "speculative",
-        "-sc": "speculative",
-        "--tensor-parallel-size": "[vllm] tensor_parallel",
-        "-tp": "[vllm] tensor_parallel",
-        "--tool-call-parser": "tool_parser",
-        "--trust-remote-code": "[vllm] trust_remote_code",
-    },
+    families=why.by_option(
+        {
+            why.CLIENTS: "--trust-request-",
+            why.CORS: "--allow- --allowed-",
+            why.ENDPOINTS: "--elastic-ep- --fault-tolerance-",
+            why.LISTENER: (
+                "--dp-supervisor- --ec- --grpc --kv-events- --kv-transfer- --otlp- --weight-transfer-"
+            ),
+            why.OTHER_BOXES: "--master- --ray-",
+            why.PRIVATE: "--enable-log-",
+            why.SHARDS: "--data-parallel- -dp",
+            why.TLS: "--ssl-",
+        }
+    ),
+    refused=why.by_option(
+        {
+            why.CONFIG: "--config --log-config-file --logging-config",
+            why.ENDPOINTS: (
+                "--enable-elastic-ep --enable-fault-tolerance --enable-scale-out"
+                " --profiler-config --tokens-only"
+            ),
+            why.HOST: "--host -H",
+            why.KEY: "--api-key --hf-token",
+            why.LISTENER: "--collect-detailed-traces --fd",
+            why.METRICS: "--disable-log-stats",
+            why.OTHER_BOXES: "--nnodes -n --node-rank -r",
+            why.PORT: "--port --uds",
+            why.PREFIX: "--root-path",
+            why.PRIVATE: "--uvicorn-log-level",
+            why.SHARDS: "--prefill-context-parallel-size -pcp",
+            why.TLS: "--enable-ssl-refresh",
+            why.TOOLS: "--tool-server",
+            "its code could change any answer": "--middleware",
+            "requests would read this machine's files": "--allowed-local-media-path",
+            "the process would answer no requests": "--headless",
+            "workers outside the unit would outlive a stop": "--distributed-executor-backend",
+        }
+    ),
+    keys=TABLE.keys,
 )
 
 
 def _problems(profile: Profile) -> Iterator[Problem]:
     options = options_of(VllmOptions, profile)
-    rules = RULES
-    if profile.thinking is not None:
-        rules = replace(RULES, keys={**RULES.keys, _CHAT_KWARGS: "thinking"})
-    yield from why.argument_problems(profile, rules)
+    yield from why.argument_problems(profile, RULES)
     yield from kv_problems(profile, KV_TYPES, KV_TYPES)
     yield from _dtype_problems(profile, options)
-    yield from draft_problems(profile, METHODS, placement=frozenset({"tensor_parallel", "kv"}))
+    yield from draft_problems(profile, METHODS, keys=frozenset({"tensor_parallel", "kv"}))
+    yield from kwargs_problems(profile, options.chat_template_kwargs)
+    yield from _sampling_problems(profile, options)
     if ":" in (hf_repository(profile.model) or ""):
         text = "vLLM names no quantisation in a repository: remove what follows the colon"
         yield Problem(where=("model",), text=text)
@@ -351,6 +474,13 @@ def _dtype_problems(profile: Profile, options: VllmOptions) -> Iterator[Problem]
     if kv in _SIXTEEN_BITS and options.dtype not in {None, "auto", *_SIXTEEN_BITS[kv]}:
         text = f'a cache of "{kv}" needs a model of that type, and dtype is "{options.dtype}"'
         yield Problem(where=("kv",), text=text)
+
+
+def _sampling_problems(profile: Profile, options: VllmOptions) -> Iterator[Problem]:
+    yield from sampling_problems(profile, _SAMPLING)
+    for name in _sampling(profile).keys() & options.override_generation_config.keys():
+        text = f"{name} is also in sampling: keep one of the two"
+        yield Problem(where=("vllm", "override_generation_config"), text=text)
 
 
 _UTILISATION: Final = 0.92
@@ -517,6 +647,7 @@ def _config_facts(line: str) -> Iterator[ReportedFact]:
 ENGINE: Final = Engine(
     name="vllm",
     options=VllmOptions,
+    option_table=TABLE,
     invocation=_invocation,
     problems=_problems,
     weights="safetensors",
@@ -581,7 +712,17 @@ ENGINE: Final = Engine(
     admin_paths=frozenset(
         {
             *("inference", "docs", "redoc", "openapi.json"),
-            *("pause", "resume", "is_paused", "abort_requests", "collective_rpc", "server_info"),
+            *(
+                "sleep",
+                "wake_up",
+                "is_sleeping",
+                "pause",
+                "resume",
+                "is_paused",
+                "abort_requests",
+                "collective_rpc",
+                "server_info",
+            ),
             *("reset_prefix_cache", "reset_mm_cache", "reset_encoder_cache", "reconfigure"),
             *("scale_elastic_ep", "is_scaling_elastic_ep", "get_world_size", "load"),
             *("tokenizer_info", "fault_tolerance"),

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Final
 
 from appliance.domain.running_facts import DeclaredFact, Topic
-from appliance.domain.spec import EngineOptions, Problem, Profile
+from appliance.domain.spec import EngineOptions, Problem, Profile, SamplingTable
 from appliance.domain.value_types import Doc, Threads
 from appliance.engines.shared import llama_cpp_report, llama_cpp_server
 from appliance.engines.shared.declared_facts import exactly, model_fact
@@ -55,6 +55,9 @@ def _problems(profile: Profile) -> Iterator[Problem]:
     for key in _UNUSED:
         if getattr(profile, key) is not None:
             yield Problem(where=(key,), text=f"the embedded engine has no {key}: remove it")
+    if profile.sampling != SamplingTable():
+        text = "the embedded engine takes no defaults of sampling: set them in [gateway] set"
+        yield Problem(where=("sampling",), text=text)
     if profile.extra_args:
         text = "the embedded engine takes no further arguments: use engine llama-server"
         yield Problem(where=("extra_args",), text=text)

@@ -17,8 +17,8 @@ from appliance.domain.errors import ProfileError
 from appliance.domain.quantities import duration_s, size_bytes
 from appliance.domain.spec import Profile
 from appliance.engines import ENGINES
-from appliance.engines.llama_server import cpu_mask
 from appliance.engines.shared.engine import InvocationContext
+from appliance.engines.shared.llama_cpp_values import cpu_mask
 from tests.fakes.profile_texts import MINIMAL
 
 SHIPPED = [f.read_bytes() for f in sorted((Path(__file__).parents[2] / "profiles").glob("*.toml"))]

@@ -21,8 +21,11 @@ class DraftMethod:
     """Whether ``speculative.tokens`` must be set; False: the engine knows a number."""
 
 
-PLACEMENT: Final = ("gpu_layers", "device", "tensor_parallel", "kv")
-"""Keys of `Speculative` about the place and the cache of what drafts by a model."""
+MODEL_KEYS: Final = (
+    *("min_tokens", "min_probability"),
+    *("gpu_layers", "device", "tensor_parallel", "kv"),
+)
+"""Keys of `Speculative` about what drafts by a model, its place and its cache."""
 
 
 def by_name(ours: Mapping[str, DraftMethod]) -> Mapping[str, DraftMethod]:
@@ -41,7 +44,7 @@ def draft_problems(
     profile: Profile,
     methods: Mapping[str, DraftMethod],
     *,
-    placement: frozenset[str],
+    keys: frozenset[str],
     several: bool = False,
 ) -> Iterator[Problem]:
     """Find what is wrong with ``speculative`` for an engine.
@@ -49,7 +52,7 @@ def draft_problems(
     Args:
         profile: The profile.
         methods: Methods of its engine, by name.
-        placement: Those of `PLACEMENT` that the engine has.
+        keys: Those of `MODEL_KEYS` that the engine has.
         several: Whether the engine takes several methods at once.
     """
     found = profile.speculative
@@ -63,9 +66,9 @@ def draft_problems(
         yield _problem("method", f"{profile.engine} drafts by one method: keep one")
     used = used_methods(found, methods)
     if all(method.model == "none" for method in used):
-        yield from _unused(found, ("model", *PLACEMENT), "no model drafts here: remove it")
+        yield from _unused(found, ("model", *MODEL_KEYS), "no model drafts here: remove it")
     else:
-        lacking = (key for key in PLACEMENT if key not in placement)
+        lacking = (key for key in MODEL_KEYS if key not in keys)
         yield from _unused(found, lacking, f"{profile.engine} cannot set this: remove it")
     yield from _missing(profile, found, used)
     yield from _sizes(profile, found, used)

@@ -10,6 +10,7 @@ from appliance.domain.paths import CACHE_DIR, HF_HOME, PREFIX
 from appliance.domain.profile_values import Gpus
 from appliance.domain.running_facts import DeclaredFact
 from appliance.domain.spec import EngineOptions, Problem, Profile
+from appliance.engines.shared.option_table import NO_OPTIONS, OptionTable
 from appliance.engines.shared.probing import Probing
 from appliance.engines.shared.self_report import SelfReport
 
@@ -71,6 +72,12 @@ class LlamaCppLoading:
     """Number of layers on the GPUs; None: all."""
     cpu_experts: Literal["all"] | tuple[int, ...] = ()
     """Layers whose experts stay in main memory."""
+    cpu_ffn: int = 0
+    """Number of first layers whose feed-forward network stays in main memory."""
+    overrides: tuple[str, ...] = ()
+    """Patterns of tensors, each with the buffer that holds them: ``blk\\.1\\.=CPU``."""
+    cache_in_ram: bool = False
+    """Whether the cache stays in main memory, wherever its layer is."""
     expert_cache_mib: int = 0
     split_mode: str | None = None
     tensor_split: tuple[float, ...] = ()
@@ -106,6 +113,8 @@ class MemoryUse:
     rule."""
     locks_memory: bool = False
     """Whether the weights are locked in RAM (mlock)."""
+    shares_cache: bool = False
+    """Whether all requests share one cache of the tokens that one of them may use."""
     loading: LlamaCppLoading | PytorchLoading | None = None
     """Input of the estimate; None: nothing is known about the program."""
 
@@ -140,9 +149,9 @@ class KvCachePage:
     """Page that tells the use of the KV cache where no metric does."""
 
     path: str
-    read: Callable[[str], float | None]
+    read: Callable[[str, bool], float | None]
     """Function that reads the share in use, from 0 to 1, in the page's text; None: the page does
-    not tell."""
+    not tell. The second argument says whether all requests share one cache."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,6 +208,8 @@ class Engine:
     problems: Callable[[Profile], Iterable[Problem]]
     """Function that finds what the engine cannot do or must not be asked to. Types are already
     checked."""
+    option_table: OptionTable = NO_OPTIONS
+    """Options of the engine that keys of a profile are written as."""
     needs_binary: bool = True
     """Whether a profile must name the program."""
     needs_python_module: str = ""

@@ -1,5 +1,6 @@
 """Code that llama-server and the embedded engine share: both are llama.cpp's own server."""
 
+import json
 from collections.abc import Mapping
 from typing import Final
 
@@ -9,6 +10,7 @@ from appliance.engines.shared.probing import Probing, ResponseTimings, count, se
 METRICS: Final = Metrics(
     running=("llamacpp:requests_processing",),
     queued=("llamacpp:requests_deferred",),
+    # Gone since 2026, and read where an older build has it; else /slots tells.
     kv_cache=("llamacpp:kv_cache_usage_ratio",),
 )
 
@@ -49,3 +51,30 @@ PROBING: Final = Probing(
     piece_parameters={"cache_prompt": True},
     has_metrics=False,
 )
+
+
+def kv_cache_in_slots(slots: str, shares_cache: bool) -> float | None:  # noqa: FBT001 - see KvCachePage
+    """Return the share of the context that requests take; None: no slots listed.
+
+    ``n_prompt_tokens`` of a slot also counts what was generated since, and with a cache that all
+    requests share each slot has the whole of it as ``n_ctx`` (server-context.cpp, b11549).
+    """
+    try:
+        document = json.loads(slots)
+    except (ValueError, RecursionError):
+        return None
+    rows = [row for row in document if isinstance(row, dict)] if isinstance(document, list) else []
+    contexts = [_whole(row.get("n_ctx")) for row in rows]
+    total = max(contexts, default=0) if shares_cache else sum(contexts)
+    return round(min(1.0, sum(map(_tokens, rows)) / total), 4) if total else None
+
+
+def _tokens(row: Mapping[str, object]) -> int:
+    """Count the tokens in a slot's context; an idle slot keeps only what may be dropped."""
+    if row.get("is_processing") is not True:
+        return 0
+    return _whole(row.get("n_past")) or _whole(row.get("n_prompt_tokens"))
+
+
+def _whole(value: object) -> int:
+    return value if type(value) is int and value > 0 else 0

@@ -1,6 +1,7 @@
 """Code that vLLM and SGLang share: both run PyTorch, and split a model into shards."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
+from dataclasses import fields
 from typing import Final
 
 from appliance.domain.model_headers import Safetensors
@@ -8,6 +9,8 @@ from appliance.domain.profile_values import KvCache
 from appliance.domain.spec import Problem, Profile, Where
 from appliance.engines.shared.engine import InvocationContext, Task
 
+_THINKING_VARIABLE: Final = "enable_thinking"
+"""Variable by which most chat templates are told whether the model thinks."""
 _SUFFIXES: Final = (
     ("ForCausalLM", Task.GENERATE),
     ("ForConditionalGeneration", Task.GENERATE),
@@ -95,6 +98,27 @@ def budget_problems(profile: Profile, reasoning_parser: str | None) -> Iterator[
     if limited and reasoning_parser is None:
         text = f"{profile.engine} ends a thought by its reasoning parser: set reasoning_parser"
         yield Problem(where=("thinking",), text=text)
+
+
+def chat_template_kwargs(profile: Profile, written: Mapping[str, object]) -> Mapping[str, object]:
+    """Return the variables of the chat template: those that are `written`, and ``thinking``."""
+    thinking = {} if profile.thinking is None else {_THINKING_VARIABLE: profile.thinking.on}
+    return {**thinking, **written}
+
+
+def kwargs_problems(profile: Profile, written: Mapping[str, object]) -> Iterator[Problem]:
+    """Find the problem of a variable of the chat template that ``thinking`` sets as well."""
+    if profile.thinking is not None and _THINKING_VARIABLE in written:
+        text = f"{_THINKING_VARIABLE} is what the key thinking says: keep one of the two"
+        yield Problem(where=(profile.engine, "chat_template_kwargs"), text=text)
+
+
+def sampling_problems(profile: Profile, known: Container[str]) -> Iterator[Problem]:
+    """Find sampling parameters of which the engine takes no default."""
+    for key in (one.name for one in fields(profile.sampling)):
+        if getattr(profile.sampling, key) is not None and key not in known:
+            text = f"{profile.engine} takes no default of {key}: set it for every request in [gateway] set"
+            yield Problem(where=("sampling", key), text=text)
 
 
 def enough_gpus(

@@ -24,6 +24,11 @@ ENDPOINTS: Final = "it opens endpoints that change a running server"
 CLIENTS: Final = "clients could change what the profile sets"
 
 
+def by_option(options: Mapping[str, str]) -> Mapping[str, str]:
+    """Return reasons by option, from options by reason: words with blanks between them."""
+    return {option: reason for reason, words in options.items() for option in words.split()}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArgumentRules:
     """Arguments that ``extra_args`` may not give to an engine."""

@@ -1,6 +1,5 @@
 """Rendering of arguments and variables that several engines have in common."""
 
-import json
 from collections.abc import Mapping
 from typing import Final
 
@@ -16,16 +15,6 @@ _CACHED: Final = "/hub/models--"
 def words(*parts: str | float | None) -> tuple[str, ...]:
     """Return an option and its values; nothing when a value is None."""
     return () if None in parts else tuple(str(p) for p in parts)
-
-
-def switch(option: str, *, on: bool) -> tuple[str, ...]:
-    """Return `option` alone when `on`, else nothing."""
-    return (option,) if on else ()
-
-
-def compact_json(value: Mapping[str, object]) -> str:
-    """Return a value as JSON on one line, keys in the order given."""
-    return json.dumps(value, separators=(",", ":"))
 
 
 def hf_repository(model: str) -> str | None:

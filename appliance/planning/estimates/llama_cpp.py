@@ -38,7 +38,6 @@ _CONTEXT_BYTES: Final = 384 << 20
 card."""
 _ACTIVATIONS: Final = 16
 """Vectors of the embedding's size that a graph keeps for each token of a batch, roughly."""
-_NO_OFFLOAD: Final = ("--no-kv-offload", "-nkvo")
 
 
 def estimate(profile: Profile, loading: LlamaCppLoading, model: Model, gguf: Gguf) -> Estimate:
@@ -50,10 +49,10 @@ def estimate(profile: Profile, loading: LlamaCppLoading, model: Model, gguf: Ggu
     if facts.architecture not in _KNOWN:
         raise UnknownError(f"architecture {facts.architecture} is not known")
     offloaded = layers_on_gpus(profile, loading, facts.layers)
-    placed = weights(gguf.tensors, facts.layers, offloaded, kept_in_ram(profile, loading))
+    placed = weights(gguf.tensors, facts.layers, offloaded, kept_in_ram(loading))
     caches = cache.layer_bytes(facts, _window(profile, loading, facts))
     cached_on_gpu = sum(caches[first_layer(facts.layers, offloaded) :] if offloaded else ())
-    if set(_NO_OFFLOAD) & set(profile.extra_args):
+    if loading.cache_in_ram:
         cached_on_gpu = 0
     buffers = _buffer_bytes(profile, loading, facts)
     extra = loading.expert_cache_mib << 20

@@ -12,9 +12,8 @@ from appliance.engines.shared.engine import LlamaCppLoading
 _BLOCK: Final = re.compile(r"blk\.(\d{1,5})\.", re.ASCII)
 _EXPERTS: Final = r"\.ffn_(up|down|gate|gate_up)_(ch|)exps"
 """Pattern of expert tensors: ``LLM_FFN_EXPS_REGEX`` of llama.cpp's common.h."""
-_FIRST_EXPERTS: Final = ("--n-cpu-moe", "-ncmoe")
-_ALL_EXPERTS: Final = ("--cpu-moe", "-cmoe")
-_OVERRIDE: Final = ("--override-tensor", "-ot")
+_FFN: Final = r"\.ffn_(up|down|gate)\."
+"""Pattern of the tensors of a dense feed-forward network that ``--n-cpu-ffn`` names."""
 _EMBEDDINGS: Final = ("token_embd.", "token_types.", "position_embd.", "per_layer_token_embd.")
 """Input tensors, which stay in main memory however many layers are offloaded."""
 _OUTPUT: Final = "output.weight"
@@ -79,37 +78,27 @@ def weights(
     return Weights(gpu=gpu, least_gpu=least, ram=ram)
 
 
-def kept_in_ram(profile: Profile, loading: LlamaCppLoading) -> Callable[[str], bool]:
+def kept_in_ram(loading: LlamaCppLoading) -> Callable[[str], bool]:
     """Return a test for the tensors that the profile keeps in main memory by name."""
-    patterns = [re.compile(p) for p in _patterns(profile, loading)]
+    patterns = [re.compile(p) for p in _patterns(loading)]
     return lambda name: any(p.search(name) for p in patterns)
 
 
-def _patterns(profile: Profile, loading: LlamaCppLoading) -> Iterable[str]:
-    if loading.cpu_experts == "all" or set(_ALL_EXPERTS) & set(profile.extra_args):
+def _patterns(loading: LlamaCppLoading) -> Iterable[str]:
+    if loading.cpu_experts == "all":
         yield _EXPERTS
     elif loading.cpu_experts:
-        yield _experts_of(loading.cpu_experts)
-    for count in _values(profile.extra_args, _FIRST_EXPERTS):
-        if count.isdecimal() and 0 < int(count) <= 1 << 12:
-            yield _experts_of(range(int(count)))
-    for overrides in _values(profile.extra_args, _OVERRIDE):
-        for one in overrides.split(","):
-            pattern, _, device = one.rpartition("=")
-            if device.upper().startswith("CPU") and _compiles(pattern):
-                yield pattern
+        yield _layers_of(loading.cpu_experts, _EXPERTS)
+    if loading.cpu_ffn:
+        yield _layers_of(range(loading.cpu_ffn), _FFN)
+    for override in loading.overrides:
+        pattern, _, device = override.rpartition("=")
+        if device.upper().startswith("CPU") and _compiles(pattern):
+            yield pattern
 
 
-def _experts_of(layers: Iterable[int]) -> str:
-    return rf"blk\.({'|'.join(map(str, layers))}){_EXPERTS}"
-
-
-def _values(arguments: Sequence[str], names: tuple[str, ...]) -> Iterable[str]:
-    for place, argument in enumerate(arguments):
-        if argument in names and place + 1 < len(arguments):
-            yield arguments[place + 1]
-        elif argument.startswith(tuple(f"{name}=" for name in names)):
-            yield argument.partition("=")[2]
+def _layers_of(layers: Iterable[int], tensors: str) -> str:
+    return rf"blk\.({'|'.join(map(str, layers))}){tensors}"
 
 
 def _compiles(pattern: str) -> bool:

@@ -104,6 +104,7 @@ def compile_applied(
         estimate=found.estimate,
         estimate_problem=found.problem,
         locks_memory=memory.locks_memory,
+        shares_cache=memory.shares_cache,
         assume_free=profile.need.assume_free,
         speculative=profile.speculative is not None,
         tools=ENGINES[profile.engine].tools(profile) if profile.tools is None else profile.tools,

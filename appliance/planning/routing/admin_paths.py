@@ -29,6 +29,7 @@ ADMIN_PATHS: Final = frozenset(
         "inference",
         "is_paused",
         "is_scaling_elastic_ep",
+        "is_sleeping",
         "list_external_corpora",
         "load",
         "loads",
@@ -51,12 +52,14 @@ ADMIN_PATHS: Final = frozenset(
         "server_info",
         "set_internal_state",
         "set_trace_level",
+        "sleep",
         "slots",
         "slow_down",
         "stream",
         "streams",
         "tokenizer_info",
         "tools",
+        "wake_up",
     }
 )
 

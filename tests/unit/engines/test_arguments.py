@@ -83,9 +83,9 @@ def added(engine: str, keys: str) -> str:
                 ' device = "CUDA1", kv = "q8_0" }\n'
             ),
             (
-                "--spec-type draft-eagle3 --spec-draft-n-max 3 --spec-draft-model /d.gguf"
-                " --spec-draft-ngl 4 --spec-draft-device CUDA1 --spec-draft-type-k q8_0"
-                " --spec-draft-type-v q8_0"
+                "--spec-draft-type-k q8_0 --spec-draft-type-v q8_0 --spec-type draft-eagle3"
+                " --spec-draft-n-max 3 --spec-draft-model /d.gguf --spec-draft-ngl 4"
+                " --spec-draft-device CUDA1"
             ),
         ),
         (
@@ -110,6 +110,36 @@ def added(engine: str, keys: str) -> str:
         (LLAMA + 'cache_ram = "2GiB"\n', "--cache-ram 2048"),
         (LLAMA + 'cache_ram = "unlimited"\n', "--cache-ram -1"),
         (LLAMA + "mlock = true\n", "--load-mode mmap+mlock"),
+        (LLAMA + 'load_mode = "none"\n', "--load-mode none"),
+        (LLAMA + 'load_mode = "none"\nlegacy_options = true\n', "999 --no-mmap"),
+        (LLAMA + "n_cpu_moe = 20\nn_cpu_ffn = 3\n", "--n-cpu-moe 20 --n-cpu-ffn 3"),
+        (
+            LLAMA + "override_tensor = ['exps=CPU', 'blk\\.1\\.=CUDA1']\n",
+            r"--override-tensor exps=CPU --override-tensor blk\.1\.=CUDA1",
+        ),
+        (LLAMA + "ctx_checkpoints = 4\nswa_full = true\n", "--ctx-checkpoints 4 --swa-full"),
+        (LLAMA + "main_gpu = 3\n", "--main-gpu 3"),
+        (LLAMA + "kv_offload = false\n", "--no-kv-offload"),
+        (LLAMA + "mmproj_auto = false\nop_offload = true\n", "--op-offload --no-mmproj"),
+        (
+            LLAMA + 'chat_template_kwargs = { preserve_thinking = true, effort = "ä" }\n',
+            '--chat-template-kwargs {"preserve_thinking":true,"effort":"\\u00e4"}',
+        ),
+        (LLAMA + 'reasoning_format = "deepseek"\n', "--reasoning-format deepseek"),
+        (LLAMA + 'chat_template = "chatml"\n', "--chat-template chatml"),
+        (LLAMA + 'chat_template = "/t.jinja"\n', "--chat-template-file /t.jinja"),
+        (LLAMA + 'lora = ["/a", "/b"]\n', "--lora /a,/b"),
+        (
+            "sampling = { temperature = 0.7, top_p = 0.95, top_k = 0, max_tokens = 900 }\n",
+            "--temp 0.7 --top-p 0.95 --top-k --predict 900",
+        ),
+        (
+            'speculative = { method = "mtp", tokens = 3, min_tokens = 2, min_probability = 0.75 }\n',
+            (
+                "--spec-draft-n-min 2 --spec-draft-p-min 0.75 --spec-type draft-mtp"
+                " --spec-draft-n-max 3"
+            ),
+        ),
         (LLAMA + "mlock = true\nlegacy_options = true\n", "999 --mlock"),
     ],
 )
@@ -152,6 +182,23 @@ def test_keys_of_llama_server(keys: str, arguments: str) -> None:
         (
             'speculative = { method = "mtp", tokens = 3 }\n',
             '--speculative-config {"method":"mtp","num_speculative_tokens":3}',
+        ),
+        (
+            "sampling = { temperature = 0.6, top_k = 20, max_tokens = 900 }\n",
+            '--override-generation-config {"temperature":0.6,"top_k":20,"max_new_tokens":900}',
+        ),
+        (
+            "sampling = { top_p = 0.9 }\n" + VLLM + "override_generation_config = { x = 1 }\n",
+            '--override-generation-config {"top_p":0.9,"x":1}',
+        ),
+        (VLLM + "limit_mm_per_prompt = { image = 2 }\n", '--limit-mm-per-prompt {"image":2}'),
+        (VLLM + "compilation_config = { mode = 3 }\n", '--compilation-config {"mode":3}'),
+        (VLLM + 'attention_backend = "FLASHINFER"\n', "--attention-backend FLASHINFER"),
+        (VLLM + "long_prefill_token_threshold = 4096\n", "--long-prefill-token-threshold 4096"),
+        (VLLM + "cpu_offload_gb = 4.5\n", "--cpu-offload-gb 4.5"),
+        (
+            'thinking = "off"\n' + VLLM + 'chat_template_kwargs = { effort = "low" }\n',
+            '--default-chat-template-kwargs {"enable_thinking":false,"effort":"low"}',
         ),
         (VLLM + "prefix_caching = true\n", "--enable-prefix-caching"),
         (VLLM + "chunked_prefill = false\n", "--no-enable-chunked-prefill"),
@@ -209,8 +256,16 @@ def test_keys_of_vllm(keys: str, arguments: str) -> None:
             'speculative = { method = "ngram", tokens = 4 }\n',
             "--speculative-algorithm NGRAM --speculative-num-draft-tokens 5",
         ),
+        (SGLANG + "embedding = true\n", "--is-embedding"),
+        (
+            SGLANG + "chat_template_kwargs = { thinking = true }\n",
+            '--default-chat-template-kwargs {"thinking":true}',
+        ),
         (SGLANG + "chunked_prefill_size = -1\n", "--chunked-prefill-size -1"),
-        (SGLANG + "disable_cuda_graph = true\n", "--disable-cuda-graph"),
+        (
+            SGLANG + "disable_cuda_graph = true\n",
+            "--cuda-graph-backend-decode disabled --cuda-graph-backend-prefill disabled",
+        ),
     ],
 )
 def test_keys_of_sglang(keys: str, arguments: str) -> None:

@@ -10,8 +10,8 @@ import pytest
 from appliance.engines.llama_server import RULES
 from tests.pins.pin_files import load
 
-OLD = {"--mlock"}
-"""Only builds that legacy_options is for know these."""
+OLD = {"--direct-io", "--mlock", "--mmap", "--no-direct-io", "--no-mmap"}
+"""Only builds before ``--load-mode`` know these."""
 
 
 def _library() -> Path | None:

@@ -111,6 +111,20 @@ def test_no_engine_is_moved_off_its_address(engine: str, arguments: tuple[str, .
         ("sglang", "--smg-grpc-port"),
         ("sglang", "--fastapi-root-path"),
         ("sglang", "--log-requests-level"),
+        ("sglang", "--sidecar"),
+        ("sglang", "--trust-request-chat-template"),
+        ("sglang", "--file-storage-path"),
+        ("sglang", "--spec-trace-dir"),
+        ("sglang", "--disable-cuda-graph"),
+        ("llama-server", "-ot"),
+        ("llama-server", "--no-mmap"),
+        ("llama-server", "--temp"),
+        ("llama-server", "-md"),
+        ("llama-server", "--spec-ngram-mod-n-max"),
+        ("vllm", "-cc.mode"),
+        ("vllm", "--compilation-config.max_cudagraph_capture_size=512"),
+        ("vllm", "--override-generation-config"),
+        ("vllm", "-ep"),
     ],
 )
 def test_what_opens_or_hides_something_is_refused(engine: str, argument: str) -> None:
@@ -127,16 +141,12 @@ def test_what_opens_or_hides_something_is_refused(engine: str, argument: str) ->
         ("llama-server", "-fitx"),
         ("llama-server", "--override-kv"),
         ("vllm", "--seed"),
-        ("vllm", "--hf-overrides"),
+        ("vllm", "--revision"),
         ("vllm", "--max-logprobs"),
-        ("vllm", "-cc.mode"),
         ("vllm", "-O3"),
-        ("vllm", "--compilation-config.max_cudagraph_capture_size=512"),
-        ("vllm", "--override-generation-config"),
         ("vllm", "--config-format"),
-        ("vllm", "-ep"),
+        ("vllm", "--enable-sleep-mode"),
         ("llama-server", "--no-host"),
-        ("llama-server", "--spec-draft-model"),
         ("sglang", "--random-seed"),
     ],
 )
@@ -145,13 +155,13 @@ def test_other_arguments_pass(engine: str, argument: str) -> None:
     assert not refused(engine, argument, "v")
 
 
-@pytest.mark.parametrize("form", ['-template-kwargs={"a":1}', "-template-kwargs.a=1", "={}"])
-def test_thinking_and_its_option_exclude_each_other(form: str) -> None:
-    """The chat template's switches come from the key, or from the owner, never from both."""
-    argument = f"extra_args = ['--default-chat{form}']\n"
-    parse_profile("x", (MINIMAL["vllm"] + argument).encode())
-    with pytest.raises(ProfileError, match="key thinking"):
-        parse_profile("x", (MINIMAL["vllm"] + argument + 'thinking = "off"\n').encode())
+@pytest.mark.parametrize("engine", ["llama-server", "vllm", "sglang"])
+def test_thinking_is_said_once(engine: str) -> None:
+    """The chat template's switch is set by the key, or with the template's other variables."""
+    table = f"[{engine}]\nchat_template_kwargs = {{ enable_thinking = true }}\n"
+    parse_profile("x", (MINIMAL[engine] + table).encode())
+    with pytest.raises(ProfileError, match="is what the key thinking says: keep one of the two"):
+        parse_profile("x", (MINIMAL[engine] + 'thinking = "off"\n' + table).encode())
 
 
 def test_further_arguments_begin_with_an_option() -> None:
@@ -176,7 +186,7 @@ def engines_parser(rules: ArgumentRules) -> argparse.ArgumentParser:
     for place, option in enumerate(sorted(options)):
         parser.add_argument(option, dest=f"refused{place}", nargs="?", const=True)
     parser.add_argument("--seed", dest="free", nargs="?")
-    parser.add_argument("--hf-overrides", dest="other", nargs="?")
+    parser.add_argument("--revision", dest="other", nargs="?")
     return parser
 
 

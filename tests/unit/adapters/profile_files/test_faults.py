@@ -299,6 +299,57 @@ COMMAND = 'engine = "command"\nport = 8104\n[command]\nargv = {}\n'
             LLAMA + 'gpus = []\n[llama-server]\ncpu_experts = "0-3"\n',
             "genesis.toml:7: without GPUs all experts are in host RAM: remove cpu_experts",
         ),
+        (
+            LLAMA + '[llama-server]\nmlock = true\nload_mode = "none"\n',
+            'genesis.toml:6: load_mode is "none": keep one of the two',
+        ),
+        (
+            LLAMA + '[llama-server]\nn_cpu_moe = 3\ncpu_experts = "0-3"\n',
+            "genesis.toml:6: cpu_experts names layers too: keep one of the two",
+        ),
+        (
+            LLAMA + "gpus = [0, 1]\n[llama-server]\nmain_gpu = 2\n",
+            "genesis.toml:7: main_gpu counts the claimed GPUs from 0, and there are fewer",
+        ),
+        (
+            LLAMA + '[llama-server]\noverride_tensor = ["exps"]\n',
+            ('genesis.toml:6: llama-server.override_tensor, item 1, "exps" is not a pattern of tensors and a buffer, such '
+             r"as blk\.[0-9]\.ffn_.*_exps\.=CPU"),
+        ),
+        (
+            VLLM + "sampling = { top_p = 0.5 }\n[vllm]\noverride_generation_config = { top_p = 1 }\n",
+            "genesis.toml:7: top_p is also in sampling: keep one of the two",
+        ),
+        (
+            VLLM + "sampling = { presence_penalty = 1.5 }\n",
+            ("genesis.toml:5: vllm takes no default of presence_penalty: set it for every request in "
+             "[gateway] set"),
+        ),
+        (
+            SGLANG + "sampling = { temperature = 0 }\n",
+            ("genesis.toml:5: sglang takes no default of temperature: set it for every request in "
+             "[gateway] set"),
+        ),
+        (
+            EMBEDDED + "sampling = { temperature = 0 }\n",
+            "genesis.toml:4: the embedded engine takes no defaults of sampling: set them in [gateway] set",
+        ),
+        (
+            "sampling = { temperature = 0 }\n" + MINIMAL["command"],
+            "genesis.toml:1: a command says this itself: remove sampling, and put it into argv",
+        ),
+        (
+            VLLM + "[vllm]\nlimit_mm_per_prompt = { image = nan }\n",
+            'genesis.toml:6: vllm.limit_mm_per_prompt "image" has a value that JSON cannot hold: nan',
+        ),
+        (
+            VLLM + "[vllm]\nlimit_mm_per_prompt = 3\n",
+            "genesis.toml:6: vllm.limit_mm_per_prompt is not a table",
+        ),
+        (
+            VLLM + f'[vllm]\nhf_overrides = {{ a = "{"x" * 4000}", b = "{"x" * 4000}", c = "{"x" * 400}" }}\n',
+            "genesis.toml:6: vllm.hf_overrides is longer than 8192 characters as JSON",
+        ),
         (SGLANG.replace("port = 8102", 'socket = "/run/s.sock"'), "genesis.toml:4: sglang listens on a port only: set port"),
         (SGLANG + 'served = ["a", "b"]\n', "genesis.toml:5: sglang answers to one name only: keep one"),
         (

@@ -89,6 +89,17 @@ ALL = 4 * 1010 + 51
 EXPERTS = "[llama-server]\ncpu_experts"
 
 
+def test_dense_layers_go_where_they_are_told() -> None:
+    """The first layers' feed-forward networks stay in main memory; their experts are another option."""
+    kept = kept_in_ram(LlamaCppLoading(cpu_ffn=2))
+    assert [kept(f"blk.{n}.ffn_{part}.weight") for n in (0, 1, 2) for part in ("up", "down")] == [
+        *(True,) * 4,
+        *(False,) * 2,
+    ]
+    assert not kept("blk.0.ffn_up_exps.weight")
+    assert not kept("blk.10.attn_q.weight")
+
+
 @pytest.mark.parametrize(
     ("text", "gpu", "least", "ram"),
     [
@@ -99,11 +110,15 @@ EXPERTS = "[llama-server]\ncpu_experts"
         ("[llama-server]\ngpu_layers = 999\n", ALL, 4 * 1010, 100),
         (f'{EXPERTS} = "all"\n', 40 + 51, 40, 100 + 4000),
         (f'{EXPERTS} = "2-3"\n', 2040 + 51, 2040, 100 + 2000),
-        ('extra_args = ["--n-cpu-moe", "3"]\n', 1040 + 51, 1040, 100 + 3000),
-        ('extra_args = ["--n-cpu-moe=1"]\n', 3040 + 51, 3040, 100 + 1000),
-        ('extra_args = ["-cmoe"]\n', 40 + 51, 40, 100 + 4000),
-        ('extra_args = ["-ot", "blk\\\\.0\\\\.=CPU,attn=CPU"]\n', 3051, 3000, 100 + 1040),
-        ('extra_args = ["-ot", "(=CPU,x=CUDA1", "--n-cpu-moe", "x"]\n', ALL, 4 * 1010, 100),
+        ("[llama-server]\nn_cpu_moe = 3\n", 1040 + 51, 1040, 100 + 3000),
+        ("[llama-server]\nn_cpu_moe = 1\n", 3040 + 51, 3040, 100 + 1000),
+        (
+            "[llama-server]\noverride_tensor = ['blk\\.0\\.=CPU', 'attn=CPU']\n",
+            3051,
+            3000,
+            100 + 1040,
+        ),
+        ('[llama-server]\noverride_tensor = ["(=CPU", "x=CUDA1"]\n', ALL, 4 * 1010, 100),
     ],
 )
 def test_weights_go_where_llama_cpp_puts_them(text: str, gpu: int, least: int, ram: int) -> None:
@@ -111,7 +126,7 @@ def test_weights_go_where_llama_cpp_puts_them(text: str, gpu: int, least: int, r
     one = profile(text)
     loading = memory_of(text).loading
     assert isinstance(loading, LlamaCppLoading)
-    placed = weights(TENSORS, 4, layers_on_gpus(one, loading, 4), kept_in_ram(one, loading))
+    placed = weights(TENSORS, 4, layers_on_gpus(one, loading, 4), kept_in_ram(loading))
     assert (placed.gpu, placed.least_gpu, placed.ram) == (gpu, least, ram)
     assert estimate(text, gguf()).least_vram_bytes == least
 
@@ -150,7 +165,7 @@ def test_the_cache_is_what_every_request_may_use(text: str, cells: int, per_toke
 def test_a_cache_may_stay_in_ram() -> None:
     """With the layers on the CPU, or told so, the cache counts there."""
     on_gpu = estimate("ctx = 4096\n", gguf())
-    told = estimate('ctx = 4096\nextra_args = ["--no-kv-offload"]\n', gguf())
+    told = estimate("ctx = 4096\n[llama-server]\nkv_offload = false\n", gguf())
     moved = 4 * 4096 * TOKEN
     assert on_gpu.vram_bytes - told.vram_bytes == told.ram_bytes - on_gpu.ram_bytes == moved
     half = estimate("ctx = 4096\n[llama-server]\ngpu_layers = 3\n", gguf())
@@ -488,7 +503,7 @@ def compiled(text: str, file_bytes: int = 6000) -> str:
         "ctx = 4096\n",
         "gpus = [0]\n",
         'env = { A = "1" }\n',
-        'extra_args = ["--swa-full"]\n',
+        "[llama-server]\nswa_full = true\n",
         '[patch]\ncommand = ["/bin/true"]\n',
     ],
 )

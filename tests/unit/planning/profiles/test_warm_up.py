@@ -30,9 +30,6 @@ from tests.fakes.profile_texts import MINIMAL
         ("vllm", ["--task"], WarmUp.COMPLETION),
         ("vllm", ["--seed", "runner", "pooling"], WarmUp.COMPLETION),
         ("sglang", [], WarmUp.COMPLETION),
-        ("sglang", ["--is_embedding"], WarmUp.EMBEDDING),
-        ("llama-server", ["--reranking"], WarmUp.EMBEDDING),
-        ("llama-server", ["--rerank"], WarmUp.EMBEDDING),
         ("llama-server", [], WarmUp.COMPLETION),
         ("command", [], WarmUp.COMPLETION),
     ],
@@ -42,6 +39,18 @@ def test_options_that_pool_are_proved_by_another_request(
 ) -> None:
     """An embedder is asked for an embedding, and a classifier for nothing."""
     assert warm_up_of(profile(_text(engine, arguments)), None) is expected
+
+
+@pytest.mark.parametrize(
+    ("engine", "key"),
+    [("sglang", "embedding"), ("llama-server", "embedding"), ("llama-server", "rerank")],
+)
+def test_keys_that_pool_are_proved_by_another_request(engine: str, key: str) -> None:
+    """A server that embeds or ranks is asked for an embedding, and cannot be asked for a chat."""
+    table = f"[{engine}]\n{key} = true\n"
+    assert warm_up_of(profile(MINIMAL[engine] + table), None) is WarmUp.EMBEDDING
+    with pytest.raises(ProfileError, match='remove it, or write "embedding"'):
+        profile(MINIMAL[engine] + 'warm_up = "chat"\n' + table)
 
 
 @pytest.mark.parametrize(
@@ -85,7 +94,6 @@ def test_what_the_profile_says_goes_first() -> None:
     [
         ("vllm", ["--runner", "pooling"], "embedding"),
         ("vllm", ["--convert", "classify"], "none"),
-        ("llama-server", ["--rerank"], "embedding"),
     ],
 )
 def test_a_request_that_cannot_be_answered_is_refused(

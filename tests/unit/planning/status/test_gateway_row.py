@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from appliance.domain.gateway import EngineLoad
-from appliance.engines.llama_server import kv_cache_in_slots
+from appliance.engines.shared.llama_cpp_server import kv_cache_in_slots
 from appliance.planning.status.engine_load import kv_cache_page, load_in
 from appliance.planning.status.gateway_row import gateway_row
 
@@ -56,7 +56,7 @@ def test_load_by_engine(metrics: str, load: EngineLoad) -> None:
 def test_any_page_is_read(metrics: str) -> None:
     """No page of an engine is an error."""
     load_in(metrics)
-    kv_cache_in_slots(metrics)
+    kv_cache_in_slots(metrics, False)  # noqa: FBT003
 
 
 @pytest.mark.parametrize(
@@ -68,13 +68,13 @@ def test_any_page_is_read(metrics: str) -> None:
                 {
                     "n_ctx": 100,
                     "is_processing": True,
-                    "n_prompt_tokens": 10,
+                    "n_prompt_tokens": 15,
                     "next_token": [{"n_decoded": 5}],
                 }
             ],
             0.15,
         ),
-        ([{"n_ctx": 9, "is_processing": True, "next_token": {"n_decoded": 9}}], 1.0),
+        ([{"n_ctx": 9, "is_processing": True, "n_prompt_tokens": 10}], 1.0),
         ([{"n_ctx": 100, "is_processing": True, "next_token": None}], 0.0),
         ([{"n_ctx": 100, "is_processing": False, "n_past": 90}], 0.0),
         ([{"n_ctx": True}, 1], None),
@@ -83,7 +83,17 @@ def test_any_page_is_read(metrics: str) -> None:
 )
 def test_cache_by_slots(slots: object, share: float | None) -> None:
     """A slot that rests takes nothing that another request could not have."""
-    assert kv_cache_in_slots(json.dumps(slots)) == share
+    assert kv_cache_in_slots(json.dumps(slots), False) == share  # noqa: FBT003
+
+
+@pytest.mark.parametrize(("shares_cache", "share"), [(True, 0.305), (False, 0.1525)])
+def test_a_shared_cache_is_counted_once(shares_cache: bool, share: float) -> None:  # noqa: FBT001
+    """Each slot repeats the whole of a cache that all requests share."""
+    slots = [
+        {"n_ctx": 2000, "is_processing": True, "n_prompt_tokens": 410},
+        {"n_ctx": 2000, "is_processing": True, "n_prompt_tokens": 200},
+    ]
+    assert kv_cache_in_slots(json.dumps(slots), shares_cache) == share
 
 
 @pytest.mark.parametrize(
