@@ -139,6 +139,7 @@ class GatewaySettings(BaseModel):
             addresses=addresses,
             interfaces=tuple(text for text in self.listen if text not in addresses),
             tls=self.tls_certificate is not None,
+            certificate=self.tls_certificate or "",
             keys_always=self.require_keys == "always",
             limits=Limits(
                 body_bytes=self.max_body,

@@ -163,6 +163,8 @@ class Configuration:
     """Network interfaces, on each address of which the gateway listens whenever it exists."""
     tls: bool = False
     """Whether addresses beyond loopback use TLS, with the certificate among the credentials."""
+    certificate: str = ""
+    """Path that systemd reads the certificate from when the gateway starts; empty: no TLS."""
     keys_always: bool = False
     """Whether a key is needed on loopback, too."""
     limits: Limits = field(default_factory=Limits)

@@ -19,6 +19,8 @@ from appliance.planning.units.daemon_drop_ins import CERTIFICATE, CERTIFICATE_KE
 _log = logging.getLogger(__name__)
 
 _MOST_KEY_BYTES: Final = 4096
+_MOST_CERTIFICATE_BYTES: Final = 1 << 20
+"""Limit of a credential of systemd."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +71,11 @@ class GatewayFiles:
             return None
         return context
 
+    def certificate_watch(self, source: str) -> "CertificateWatch":
+        """Return the watch of the certificate that systemd has read from `source`."""
+        own = None if self.credentials is None else self.credentials / CERTIFICATE
+        return CertificateWatch(own, Path(source) if source else None)
+
     def _engine_key(self, profile: str) -> str | None:
         if self.credentials is None:
             return None
@@ -79,6 +86,39 @@ class GatewayFiles:
         key = text.decode("latin-1").strip()
         # A lone dash stands for a file that did not exist when the gateway started.
         return key if key not in {"", "-"} and key.isprintable() else None
+
+
+class CertificateWatch:
+    """Comparison of the certificate that this process was given with the file from which systemd read it.
+
+    Args:
+        own: The credential; None: systemd has passed none.
+        source: The file; None: no TLS.
+    """
+
+    def __init__(self, own: Path | None, source: Path | None) -> None:
+        self._own = own
+        self._source = source
+        self._seen: Stamp | None = None
+        self._renewed = False
+
+    def is_renewed(self) -> bool:
+        """Tell whether another certificate is there; False too where this user may not read the file."""
+        if self._own is None or self._source is None:
+            return False
+        seen = stamp(self._source)
+        if seen != self._seen:
+            self._seen, self._renewed = seen, self._differs(self._own, self._source)
+        return self._renewed
+
+    def _differs(self, *files: Path) -> bool:
+        try:
+            own, present = (
+                read_small_file(one, _MOST_CERTIFICATE_BYTES, follow_links=True) for one in files
+            )
+        except OSError:
+            return False
+        return own != present
 
 
 class AllowedPaths:

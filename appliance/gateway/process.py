@@ -108,6 +108,7 @@ class GatewayProcess:
         """Sockets of clients; None: not open yet."""
         self._lacks_certificate = False
         """Whether the settings ask for TLS and this process was given no usable certificate."""
+        self._certificate = files.certificate_watch(configuration.certificate)
         commands = SupervisorCommands(
             self._table,
             traffic,
@@ -254,6 +255,8 @@ class GatewayProcess:
         """Return where clients are served, and what other machines still lack, for the status."""
         listeners, wanted = self._listeners, self._configuration
         tls = "on" if wanted.tls and wanted.beyond_loopback() else "off"
+        if tls == "on" and self._certificate.is_renewed():
+            tls = "renewed"
         addresses = [] if listeners is None else listeners.addresses
         return {
             "addresses": [one.place for one in sorted(addresses, key=_loopback_first)],

@@ -244,6 +244,9 @@ def holder_shares(holders: Sequence[Json], gpu: Json) -> Iterable[str]:
         yield holder.label if held is None else f"{holder.label} {held / _GIB:.1f}"
 
 
+_RESTART: Final = "sudo systemctl restart appliance-gateway.service"
+
+
 def gateway_lines(document: StatusDocument) -> Iterable[str]:
     """Return the line on where clients are served; of a gateway that is down the verdict speaks."""
     listening = object_in(_gateway_row(document), "listening")
@@ -253,12 +256,15 @@ def gateway_lines(document: StatusDocument) -> Iterable[str]:
 
 
 def _listening_parts(listening: Json) -> Iterable[str]:
-    if text_in(listening, "tls") == "on":
+    tls = text_in(listening, "tls")
+    if tls in {"on", "renewed"}:
         yield "TLS beyond this machine"
+    if tls == "renewed":
+        yield f"the renewed certificate waits for a restart: {_RESTART}"
     if absent := texts_in(listening, "absent"):
         yield f"{joined(absent)} {'are' if absent[1:] else 'is'} not there yet"
-    if text_in(listening, "tls") == "waiting":
-        yield "TLS waits for a restart: sudo systemctl restart appliance-gateway.service"
+    if tls == "waiting":
+        yield f"TLS waits for a restart: {_RESTART}"
     if listening.get("closed"):
         yield "closed to other machines until there is a key: appliance key add NAME"
     elif keys := int(number_in(listening, "keys") or 0):

@@ -20,6 +20,10 @@ REFUSED = 7
 FAR = "ip netns exec far"
 """Another machine: a network of its own at the other end of a cable."""
 ASK = """curl -sN -m 20 {url}/v1/completions -d '{{"model":"a","prompt":"x","stream":true}}'"""
+NEW_CERTIFICATE = (
+    "openssl req -x509 -nodes -newkey ec -pkeyopt ec_paramgen_curve:P-256 -subj /CN=box -days 2"
+    " -keyout /etc/tls/key.pem -out /etc/tls/chain.pem 2>/dev/null"
+)
 STATUS_CODE = "curl -s -o /dev/null -m 5 -w '%{{http_code}}' {more} {url}/v1/models"
 
 
@@ -251,14 +255,11 @@ def test_without_a_key_others_are_hung_up_on(cabled: Fleet) -> None:
 
 
 def test_tls_beyond_and_never_in_the_clear(cabled: Fleet) -> None:
-    """Files are handed over by systemd; where they are missing, only other machines are closed out."""
+    """Files are handed over by systemd, and renewed ones with a restart; without them only others are closed out."""
     box = cabled.box
-    box.run(
-        "mkdir -p /root/tls && openssl req -x509 -nodes -newkey ec -pkeyopt ec_paramgen_curve:P-256"
-        " -subj /CN=box -days 2 -keyout /root/tls/key.pem -out /root/tls/chain.pem 2>/dev/null"
-    )
+    box.run(f"mkdir -p /etc/tls && {NEW_CERTIFICATE}")
     box.run("ip addr add 10.20.0.1/24 dev wg0 && ip link set wg0 up")
-    files = ('tls_certificate = "/root/tls/chain.pem"', 'tls_key = "/root/tls/key.pem"')
+    files = ('tls_certificate = "/etc/tls/chain.pem"', 'tls_key = "/etc/tls/key.pem"')
     said = settings(cabled, 'listen = ["127.0.0.1", "10.20.0.1"]', *files)
     assert f"restart to take effect: sudo systemctl restart {GATEWAY}" in said
     box.run(f"systemctl restart {GATEWAY}")
@@ -266,7 +267,14 @@ def test_tls_beyond_and_never_in_the_clear(cabled: Fleet) -> None:
     assert code(box, f"https://{near}", far=True, key=True, more="-k") == "200"
     assert code(box, f"http://{near}", far=True, key=True) == "000"
     assert code(box, HERE) == "200"
-    box.run(f"mv /root/tls /root/gone; systemctl restart {GATEWAY}")
+    waits = "the renewed certificate waits for a restart"
+    assert waits not in box.run("appliance status", check=False).stdout
+    box.run(NEW_CERTIFICATE)
+    box.wait_for(f"appliance status | grep -q '{waits}: sudo systemctl restart {GATEWAY}'")
+    assert code(box, f"https://{near}", far=True, key=True, more="-k") == "200"
+    box.run(f"systemctl restart {GATEWAY}")
+    box.wait_for(f"appliance status | grep -q TLS && ! appliance status | grep -q '{waits}'")
+    box.run(f"mv /etc/tls /root/gone; systemctl restart {GATEWAY}")
     assert code(box, HERE) == "200"
     assert code(box, f"https://{near}", far=True, key=True, more="-k") == "000"
     assert "the certificate cannot be used" in box.journal("-u", GATEWAY)

@@ -73,6 +73,7 @@ idle = "30s"
         addresses=("127.0.0.1", "10.0.0.1"),
         interfaces=("wg0",),
         tls=True,
+        certificate="/etc/tls/chain.pem",
         keys_always=True,
         allow_paths=("/metrics", "/slots/*"),
         names=("models.example.org",),

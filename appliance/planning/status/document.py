@@ -368,8 +368,9 @@ class ListeningRow(TypedDict):
     """Addresses on which clients are served, those of this machine alone first."""
     absent: list[str]
     """Addresses and interfaces of the settings that this machine does not have yet."""
-    tls: Literal["off", "on", "waiting"]
-    """TLS beyond loopback; ``waiting``: it begins with a restart of the gateway."""
+    tls: Literal["off", "on", "waiting", "renewed"]
+    """TLS beyond loopback; ``waiting``: it begins with a restart of the gateway; ``renewed``: it is on, and the file
+    has another certificate, which the gateway has after a restart."""
     keys: int
     """Number of inference keys."""
     closed: bool

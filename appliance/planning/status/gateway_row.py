@@ -14,6 +14,8 @@ from appliance.planning.status.document import (
 from appliance.protocol.json_values import texts_in
 
 _NOT_SAID: Final = EngineLoad()
+_Tls = Literal["off", "on", "waiting", "renewed"]
+_TLS: Final[Mapping[object, _Tls]] = {"on": "on", "waiting": "waiting", "renewed": "renewed"}
 
 
 def gateway_row(
@@ -50,11 +52,10 @@ def gateway_row(
 def _listening(found: object) -> ListeningRow | None:
     if not isinstance(found, dict):
         return None  # a gateway of an older release
-    tls: Literal["off", "on", "waiting"] = "on" if found.get("tls") == "on" else "off"
     return ListeningRow(
         addresses=list(texts_in(found, "addresses")),
         absent=list(texts_in(found, "absent")),
-        tls="waiting" if found.get("tls") == "waiting" else tls,
+        tls=_TLS.get(found.get("tls"), "off"),
         keys=_whole(found, "keys"),
         closed=found.get("closed") is True,
     )

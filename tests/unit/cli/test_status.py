@@ -247,6 +247,9 @@ def test_status_tells_a_gateway_that_is_down(box: CliBox) -> None:
 
 
 HERE = "gateway 127.0.0.1:8010"
+RENEWED = (
+    "the renewed certificate waits for a restart: sudo systemctl restart appliance-gateway.service"
+)
 TLS_WAITS = "TLS waits for a restart: sudo systemctl restart appliance-gateway.service"
 
 
@@ -261,6 +264,10 @@ TLS_WAITS = "TLS waits for a restart: sudo systemctl restart appliance-gateway.s
         (
             {"absent": ["192.0.2.5", "wg0"], "tls": "waiting", "keys": 2},
             f"{HERE} · 192.0.2.5 and wg0 are not there yet · {TLS_WAITS} · 2 keys",
+        ),
+        (
+            {"tls": "renewed"},
+            f"{HERE} · TLS beyond this machine · {RENEWED}",
         ),
         (
             {"closed": True},

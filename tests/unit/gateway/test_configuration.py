@@ -63,6 +63,41 @@ def test_a_certificate_is_a_credential(tmp_path: Path, caplog: pytest.LogCapture
     assert "the certificate cannot be used" in caplog.text
 
 
+def test_a_renewed_certificate_is_noticed(tmp_path: Path) -> None:
+    """The file has another certificate than the one that was handed over, also behind a link that was turned."""
+    for name in ("own", "first", "second"):
+        (tmp_path / name).mkdir()
+    first, second = self_signed(tmp_path / "first"), self_signed(tmp_path / "second")
+    source = tmp_path / "live.crt"
+    source.symlink_to(first.certificate)
+    (tmp_path / "own" / "tls.crt").write_bytes(first.certificate.read_bytes())
+    given = GatewayFiles(applied=tmp_path, runtime=tmp_path, credentials=tmp_path / "own")
+    watch = given.certificate_watch(str(source))
+    assert not watch.is_renewed()
+    (tmp_path / "new.crt").symlink_to(second.certificate)
+    (tmp_path / "new.crt").rename(source)
+    assert watch.is_renewed()
+    (tmp_path / "old.crt").symlink_to(first.certificate)
+    (tmp_path / "old.crt").rename(source)
+    assert not watch.is_renewed()
+
+
+def test_a_certificate_that_cannot_be_read_is_not_said_to_be_renewed(tmp_path: Path) -> None:
+    """A file that is gone, a huge one, and a gateway without TLS or without credentials."""
+    self_signed(tmp_path)
+    source = tmp_path / "source"
+    watch = files(tmp_path).certificate_watch(str(source))
+    assert not watch.is_renewed()
+    source.write_bytes(b"x" * ((1 << 20) + 1))
+    assert not watch.is_renewed()
+    source.write_bytes(b"x")
+    assert watch.is_renewed()
+    source.unlink()
+    assert not watch.is_renewed()
+    assert not files(tmp_path).certificate_watch("").is_renewed()
+    assert not GatewayFiles.of({}).certificate_watch(str(source)).is_renewed()
+
+
 @pytest.mark.parametrize(
     ("path", "exposed"),
     [

@@ -149,15 +149,18 @@ def test_row_of_a_gateway_that_does_not_answer() -> None:
 
 def test_where_clients_are_served_is_told() -> None:
     """Words and counts of the gateway are kept; of a later release's words the nearest is."""
-    told = {
+    told: dict[str, object] = {
         "addresses": ["127.0.0.1:8010", "192.0.2.5:8010"],
         "absent": ["wg0"],
         "tls": "waiting",
         "keys": 2,
         "closed": False,
     }
+    renewed = {**told, "tls": "renewed"}
     row = gateway_row({"listening": told}, {}, age_s=0.0, loads_age_s=None)
     assert row["listening"] == told
+    row = gateway_row({"listening": renewed}, {}, age_s=0.0, loads_age_s=None)
+    assert row["listening"] == renewed
     later = {"addresses": None, "tls": "quantum", "keys": "2", "closed": 1}
     row = gateway_row({"listening": later}, {}, age_s=0.0, loads_age_s=None)
     assert row["listening"] == {
