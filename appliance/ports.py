@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from appliance.domain.claims import Claim
+    from appliance.domain.engine_build import EngineBuild
     from appliance.domain.gateway import EngineLoad, EngineMetrics, State
     from appliance.domain.memory import GpuMemory, GroupMemory, HostMemory
     from appliance.domain.observed import Observed, RunReport
@@ -89,6 +90,10 @@ class Units(Protocol):
 
     async def stop(self, name: str) -> None:
         """Queue a stop of profile `name`; does not wait."""
+        ...
+
+    async def ask_build(self, name: str) -> None:
+        """Have the engine of profile `name` asked about its build; returns when it has answered, or not."""
         ...
 
     async def start_run(self) -> None:
@@ -265,6 +270,19 @@ class Host(Protocol):
 
     async def facts(self, applied: Applied) -> ProfileFacts:
         """Return the facts of the host about a start of this profile."""
+        ...
+
+    async def build(self, applied: Applied, *, certain: bool = False) -> EngineBuild | None:
+        """Return the build of a profile's engine, as it was last asked.
+
+        Args:
+            applied: The profile.
+            certain: Only if the program is seen to be unchanged since; else also where this process
+                may not look at it.
+
+        Returns:
+            None: nobody has asked, or the program was replaced since.
+        """
         ...
 
     async def box(self, *, with_gpus: bool) -> BoxFacts:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from appliance.adapters.applied.manifest import is_edited
+from appliance.adapters.build_records import current_build
 from appliance.adapters.files.access import read_access
 from appliance.adapters.files.presence import engine_presence, model_presence
 from appliance.adapters.gpus.reader import read_gpus
@@ -22,9 +23,11 @@ from appliance.adapters.kernel.processes import user_name
 from appliance.adapters.kernel.tcp_listeners import tcp_listeners
 from appliance.adapters.launch_files import admissions_in, read_run_report, refusals_in
 from appliance.adapters.model_files.reading import ModelChecks
+from appliance.domain.engine_build import EngineBuild
 from appliance.domain.memory import GpuMemory, GroupMemory, HostMemory
 from appliance.domain.names import unit_of
 from appliance.domain.observed import RunReport
+from appliance.domain.paths import APPLIED_DIR, BUILDS
 from appliance.domain.profile import Applied
 from appliance.planning.admission.findings import BoxFacts, ProfileFacts
 from appliance.planning.memory.requirement import MARGIN_BYTES
@@ -57,6 +60,7 @@ class LinuxHost:
     Args:
         gate_dir: Where the gate writes its verdicts.
         unit_dir: Where the generated units are.
+        builds_dir: Where the records of engines' builds are.
         report: Of the program that runs an operator's command.
         margin_bytes: VRAM that the gate keeps free beyond a need; None: its own default.
     """
@@ -66,12 +70,14 @@ class LinuxHost:
         *,
         gate_dir: Path,
         unit_dir: Path,
+        builds_dir: Path = Path(APPLIED_DIR, BUILDS),
         report: Path = Path(run_report.FILE),
         margin_bytes: int | None = None,
         journal_timeout_s: float = _JOURNAL_TIMEOUT_S,
     ) -> None:
         self._gate_dir = gate_dir
         self._unit_dir = unit_dir
+        self._builds_dir = builds_dir
         self._run_report = report
         self._margin_bytes = MARGIN_BYTES if margin_bytes is None else margin_bytes
         self._journal_timeout_s = journal_timeout_s
@@ -80,6 +86,16 @@ class LinuxHost:
     async def facts(self, applied: Applied) -> ProfileFacts:
         """Return the facts for or against starting a profile."""
         return await asyncio.to_thread(_facts, applied, self._models, self._unit_dir)
+
+    async def build(self, applied: Applied, *, certain: bool = False) -> EngineBuild | None:
+        """Return the build of a profile's engine, as it was last asked; None: not since it was replaced.
+
+        Args:
+            applied: The profile.
+            certain: Only if the program is seen to be unchanged since.
+        """
+        path = f"{self._builds_dir}/{applied.name}.json"
+        return await asyncio.to_thread(current_build, path, applied.binary, certain=certain)
 
     async def box(self, *, with_gpus: bool) -> BoxFacts:
         """Return the box's memory; the GPUs are read only when they matter."""

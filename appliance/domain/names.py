@@ -57,6 +57,7 @@ _FIRST_DYNAMIC_UID: Final = 61184
 _LAST_DYNAMIC_UID: Final = 65519
 """Highest UID of DynamicUser= (systemd.exec(5)): no person has a UID of that range."""
 _PREFIX: Final = "appliance-backend-"
+_BUILD_PREFIX: Final = "appliance-build-"
 _SUFFIX: Final = ".service"
 
 
@@ -75,6 +76,19 @@ def profile_of(unit: str) -> str | None:
     if not (unit.startswith(_PREFIX) and unit.endswith(_SUFFIX)):
         return None
     name = unit[len(_PREFIX) : -len(_SUFFIX)]
+    return name if is_profile_name(name) else None
+
+
+def build_unit_of(profile: str) -> str:
+    """Return the systemd unit that asks the engine of `profile` about its build."""
+    return f"{_BUILD_PREFIX}{profile}{_SUFFIX}"
+
+
+def profile_of_build(unit: str) -> str | None:
+    """Return the profile whose engine `unit` asks about its build; None: the unit asks none."""
+    if not (unit.startswith(_BUILD_PREFIX) and unit.endswith(_SUFFIX)):
+        return None
+    name = unit[len(_BUILD_PREFIX) : -len(_SUFFIX)]
     return name if is_profile_name(name) else None
 
 

@@ -181,6 +181,10 @@ class Applied:
     places: tuple[str, ...] = ()
     """Targets of links on the way to the model and to `files`, as they were when the profile was
     applied."""
+    command: tuple[str, ...] = ()
+    """Program and arguments of the engine, with the spellings for other builds
+    (`appliance.domain.spelling`); empty: an engine that is not asked about its build, or applied by an
+    earlier release."""
     programs: tuple[str, ...] = ()
     """Further programs, likewise with links followed: interpreters of the binary, the patch
     hook."""

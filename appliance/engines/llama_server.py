@@ -1,16 +1,19 @@
 """llama-server, the HTTP server of llama.cpp.
 
-Options as its own help listed them in October 2026; ``legacy_options`` spells them as builds
-from before June 2026 did (``--mlock``, no CORS options, a number for all layers).
+Options as its own help listed them in October 2026 (build b11549), each with the spellings of
+builds back to December 2025 (b7400, which brought ``--fit``): ``--load-mode`` came with b10114 and
+``--mlock`` left before b11549, options for CORS came in July 2026, ``draft-mtp`` in May 2026.
 """
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Final, Literal
 
+from appliance.domain.engine_build import HELP_QUESTION
 from appliance.domain.profile_values import KvCache
 from appliance.domain.running_facts import DeclaredFact, Topic
 from appliance.domain.spec import Problem, Profile, Speculative, Where
+from appliance.domain.spelling import either
 from appliance.domain.value_types import Doc, FullText, Range, Word
 from appliance.engines.shared import llama_cpp_report, llama_cpp_server
 from appliance.engines.shared import refused_arguments as why
@@ -58,8 +61,7 @@ from appliance.engines.shared.rendering import (
 KV_TYPES: Final = ("f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl")
 _DEFAULT_BATCH: Final = 2048
 _DRAFT_KEYS: Final = frozenset({"min_tokens", "min_probability", "gpu_layers", "device", "kv"})
-_ALL_LAYERS_LEGACY: Final = "999"
-_LEGACY_LOADING: Final[Mapping[str, tuple[str, ...]]] = {
+_LOADING_BEFORE: Final[Mapping[str, tuple[str, ...]]] = {
     "auto": (),
     "none": ("--no-mmap",),
     "mmap": (),
@@ -179,9 +181,6 @@ class LlamaServerOptions(LlamaCppOptions):
         Doc("part of a prompt that must equal a slot's for the slot to be used again"),
         flag("--slot-prompt-similarity", "-sps"),
     ] = None
-    legacy_options: Annotated[
-        bool, Doc("the build is older than June 2026: `--mlock`, and no CORS options at all")
-    ] = False
 
 
 _HF = "hf:{}".format
@@ -271,25 +270,24 @@ def _invocation(profile: Profile, context: InvocationContext) -> Invocation:
     return Invocation(
         argv=(
             profile.binary,
-            *_model(profile, options),
+            *_model(profile),
             *_capacity(profile, options),
             *TABLE.written_keys(profile),
             *TABLE.written(options),
             *_placement(profile, options),
             *_behaviour(profile, options),
             *profile.extra_args,
-            *_ours(profile, options),
+            *_ours(profile),
         ),
         environment=environment(profile, context, hf_variables(profile, context)),
         health_path="/health",
     )
 
 
-def _model(profile: Profile, options: LlamaServerOptions) -> Iterator[str]:
+def _model(profile: Profile) -> Iterator[str]:
     repository = hf_repository(profile.model)
     yield from ("--model", profile.model) if repository is None else ("--hf-repo", repository)
-    names = profile.models[:1] if options.legacy_options else profile.models
-    yield from ("--alias", ",".join(names))
+    yield from ("--alias", ",".join(profile.models))
 
 
 def _capacity(profile: Profile, options: LlamaServerOptions) -> Iterator[str]:
@@ -303,8 +301,7 @@ def _placement(profile: Profile, options: LlamaServerOptions) -> Iterator[str]:
     layers = options.gpu_layers
     if layers is None:
         layers = 0 if profile.gpus == () else "all"
-    everything = _ALL_LAYERS_LEGACY if options.legacy_options else "all"
-    yield from ("--gpu-layers", everything if layers == "all" else str(layers))
+    yield from ("--gpu-layers", str(layers))
     if profile.gpus == ():
         yield from ("--device", "none")
     if options.cpu_experts == "all":
@@ -318,10 +315,8 @@ def _placement(profile: Profile, options: LlamaServerOptions) -> Iterator[str]:
 
 def _loading(options: LlamaServerOptions) -> Iterator[str]:
     mode = "mmap+mlock" if options.mlock else options.load_mode
-    if not options.legacy_options:
-        yield from words("--load-mode", mode)
-    elif mode is not None:
-        yield from _LEGACY_LOADING[mode]
+    if mode is not None:
+        yield from either(("--load-mode", mode), _LOADING_BEFORE[mode])
 
 
 def _behaviour(profile: Profile, options: LlamaServerOptions) -> Iterator[str]:
@@ -329,20 +324,19 @@ def _behaviour(profile: Profile, options: LlamaServerOptions) -> Iterator[str]:
         is_file = options.chat_template.startswith("/")
         yield "--chat-template-file" if is_file else "--chat-template"
         yield options.chat_template
-    yield from _thinking(profile, options)
+    yield from _thinking(profile)
     yield from _drafting(profile)
 
 
-def _thinking(profile: Profile, options: LlamaServerOptions) -> Iterator[str]:
+def _thinking(profile: Profile) -> Iterator[str]:
     if profile.thinking is None:
         return
-    budget = profile.thinking.budget_tokens
-    if options.legacy_options:
-        # Builds of that time take 0 for a template without thinking.
-        yield from ("--reasoning-budget", str(budget or -1) if profile.thinking.on else "0")
-        return
-    yield from ("--reasoning", "on" if profile.thinking.on else "off")
-    yield from words("--reasoning-budget", budget)
+    is_on, budget = profile.thinking.on, profile.thinking.budget_tokens
+    yield from either(
+        ("--reasoning", "on" if is_on else "off", *words("--reasoning-budget", budget)),
+        # Builds without the switch take 0 for a template without thinking.
+        ("--reasoning-budget", str(budget or -1) if is_on else "0"),
+    )
 
 
 def _drafting(profile: Profile) -> Iterator[str]:
@@ -350,9 +344,9 @@ def _drafting(profile: Profile) -> Iterator[str]:
     if speculative is None:
         return
     used = used_methods(speculative, METHODS)
-    yield from ("--spec-type", ",".join(method.name for method in used))
+    yield from either(("--spec-type", ",".join(method.name for method in used)))
     if not all(method.sizes for method in used):
-        yield from words("--spec-draft-n-max", speculative.tokens)
+        yield from _renamed("--spec-draft-n-max", "--draft-max", speculative.tokens)
     if any(method.model != "none" for method in used):
         yield from _draft_model(speculative, on_gpus=profile.gpus != ())
         tokens = speculative.ngram.tokens
@@ -369,18 +363,26 @@ def _drafting(profile: Profile) -> Iterator[str]:
 def _draft_model(speculative: Speculative, *, on_gpus: bool) -> Iterator[str]:
     if speculative.model is not None:
         repository = hf_repository(speculative.model)
-        file = ("--spec-draft-model", speculative.model)
-        yield from file if repository is None else ("--spec-draft-hf", repository)
-        layers = speculative.gpu_layers
-        yield from ("--spec-draft-ngl", str("all" if layers is None and on_gpus else layers or 0))
+        if repository is None:
+            yield from _renamed("--spec-draft-model", "--model-draft", speculative.model)
+        else:
+            yield from _renamed("--spec-draft-hf", "--hf-repo-draft", repository)
+        given = speculative.gpu_layers
+        layers = "all" if given is None and on_gpus else given or 0
+        yield from _renamed("--spec-draft-ngl", "--gpu-layers-draft", layers)
     if speculative.device:
-        yield from ("--spec-draft-device", ",".join(speculative.device))
+        yield from _renamed("--spec-draft-device", "--device-draft", ",".join(speculative.device))
 
 
-def _ours(profile: Profile, options: LlamaServerOptions) -> Iterator[str]:
+def _renamed(option: str, before: str, value: str | int | None) -> tuple[str, ...]:
+    """Return an option and its name in builds before May 2026, each with its value; nothing for None."""
+    return () if value is None else either((option, str(value)), (before, str(value)))
+
+
+def _ours(profile: Profile) -> Iterator[str]:
     yield from ("--fit", "off", "--metrics", "--offline")
-    if not options.legacy_options:
-        yield from ("--cors-origins", _own_origin(profile), "--no-cors-credentials")
+    # Without these options a server allows every origin, and there is nothing to set.
+    yield from either(("--cors-origins", _own_origin(profile), "--no-cors-credentials"), ())
     if profile.endpoint.socket is not None:
         yield from ("--host", profile.endpoint.socket)
     else:
@@ -478,12 +480,12 @@ def _sees(profile: Profile) -> bool | None:
 def _problems(profile: Profile) -> Iterator[Problem]:
     options = options_of(LlamaServerOptions, profile)
     yield from why.argument_problems(profile, RULES)
-    yield from _common_problems(profile, options)
+    yield from _common_problems(profile)
     yield from _table_problems(profile, options)
     yield from _contradictions(profile, options)
 
 
-def _common_problems(profile: Profile, options: LlamaServerOptions) -> Iterator[Problem]:
+def _common_problems(profile: Profile) -> Iterator[Problem]:
     if profile.tool_parser is not None:
         text = "llama-server reads tool calls by the model's own template: remove tool_parser"
         yield Problem(where=("tool_parser",), text=text)
@@ -491,9 +493,6 @@ def _common_problems(profile: Profile, options: LlamaServerOptions) -> Iterator[
     if profile.speculative is not None:
         yield from _kv_problems(profile.speculative.kv, ("speculative", "kv"))
     yield from draft_problems(profile, METHODS, keys=_DRAFT_KEYS, several=True)
-    if profile.speculative is not None and options.legacy_options:
-        text = "builds from before June 2026 spell this differently: remove legacy_options"
-        yield Problem(where=("speculative",), text=text)
     socket = profile.endpoint.socket
     if socket is not None and not socket.endswith(".sock"):
         text = "llama-server takes an address for a socket only if the address ends in .sock"
@@ -587,6 +586,8 @@ ENGINE: Final = Engine(
     name="llama-server",
     options=LlamaServerOptions,
     option_table=TABLE,
+    build_question=HELP_QUESTION,
+    former_keys={"legacy_options": "the program itself is asked which options it has"},
     invocation=_invocation,
     problems=_problems,
     weights="gguf",

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Final, Literal
 
+from appliance.domain.engine_build import distribution_question
 from appliance.domain.profile_values import JsonTable
 from appliance.domain.running_facts import DeclaredFact, Topic
 from appliance.domain.spec import EngineOptions, Problem, Profile, Speculative
@@ -488,6 +489,7 @@ def _thinking_fact(given: object) -> Iterator[Reading]:
 
 ENGINE: Final = Engine(
     name="sglang",
+    build_question=distribution_question("sglang", "sglang/srt/server_args.py"),
     options=SglangOptions,
     option_table=TABLE,
     invocation=_invocation,

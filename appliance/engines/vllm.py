@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Annotated, Final, Literal
 
+from appliance.domain.engine_build import distribution_question
 from appliance.domain.model_headers import Safetensors
 from appliance.domain.profile_values import JsonTable
 from appliance.domain.running_facts import DeclaredFact, ReportedFact, Topic
@@ -646,6 +647,12 @@ def _config_facts(line: str) -> Iterator[ReportedFact]:
 
 ENGINE: Final = Engine(
     name="vllm",
+    build_question=distribution_question(
+        "vllm",
+        "vllm/engine/arg_utils.py",
+        "vllm/entrypoints/launchers/cli_args.py",
+        "vllm/entrypoints/openai/cli_args.py",
+    ),
     options=VllmOptions,
     option_table=TABLE,
     invocation=_invocation,

@@ -20,7 +20,8 @@ from appliance.adapters.systemd.unit_store import UnitStore
 from appliance.adapters.user_accounts import account_of_uid
 from appliance.domain.errors import PermissionDeniedError, ProfileError, StoreError
 from appliance.domain.gateway import Configuration
-from appliance.domain.names import WEB_SOCKET_UNIT, WEB_UNIT
+from appliance.domain.names import WEB_SOCKET_UNIT, WEB_UNIT, build_unit_of, unit_of
+from appliance.domain.paths import BUILDS
 from appliance.domain.profile import Catalogue
 from appliance.install.adoption import Adopted, adopt, revert_invalid
 from appliance.install.gateway_compilation import compile_gateway, engine_key_warnings
@@ -28,6 +29,8 @@ from appliance.install.profile_specs import CompiledProfiles, layout_of, load_sp
 from appliance.install.start_warnings import start_warnings
 from appliance.install.web_compilation import compile_web
 from appliance.planning.units.apply_plan import Action, ApplyPlan, Installed, plan_apply
+from appliance.planning.units.build_unit import build_unit
+from appliance.planning.units.drift import DROP_IN_SUFFIX
 from appliance.planning.units.specs import Layout
 from appliance.settings import Settings
 
@@ -158,7 +161,7 @@ def _apply(settings: Settings, options: ApplyOptions, manager: ServiceManager) -
         if not options.dry_run:
             write_faults(settings.applied_dir, settings.profiles_dir, loaded.errors)
             store.write_configuration(gateway.spec.configuration, __version__)
-            reloaded = _carry_out(plan, store, manager)
+            reloaded = _carry_out(plan, store, manager, layout)
             if gateway_changed or plan.listens_elsewhere:
                 manager.reload_gateway()
             if plan.moves_page and not manager.reopen(WEB_SOCKET_UNIT, WEB_UNIT):
@@ -170,7 +173,7 @@ def _apply(settings: Settings, options: ApplyOptions, manager: ServiceManager) -
                 *warnings,
                 *gateway.warnings,
                 *engine_key_warnings(plan.catalogue),
-                *start_warnings(plan.catalogue, settings.unit_dir),
+                *start_warnings(plan.catalogue, settings.unit_dir, settings.applied_dir / BUILDS),
             ),
             gateway_changed=gateway_changed,
             adopted=adopted.settings,
@@ -238,12 +241,26 @@ def _settle(
     )
 
 
-def _carry_out(plan: ApplyPlan, store: UnitStore, manager: ServiceManager) -> bool:
+def _carry_out(plan: ApplyPlan, store: UnitStore, manager: ServiceManager, layout: Layout) -> bool:
     """Carry out the plan; returns whether systemd read its units again."""
     for turn in plan.turns:
         store.write({s.file: s.text for s in turn if s.action is not Action.REMOVE})
         store.remove([s.file for s in turn if s.action is Action.REMOVE])
-    reloaded = plan.reload and manager.daemon_reload()
+    asks_otherwise = store.replace_build_units(_build_units(plan.catalogue, store, layout))
+    reloaded = (plan.reload or asks_otherwise) and manager.daemon_reload()
     if store.write_manifest(plan.catalogue, __version__) or plan.changes:
         manager.reload_supervisor()
     return reloaded
+
+
+def _build_units(catalogue: Catalogue, store: UnitStore, layout: Layout) -> Mapping[str, str]:
+    """Return the units that ask engines about their builds, by file, made from installed backends."""
+    files = store.installed()
+    units: dict[str, str] = {}
+    for name, applied in catalogue.items():
+        unit = unit_of(name)
+        beginning = f"{unit}{DROP_IN_SUFFIX}/"
+        drop_ins = [text or "" for file, text in files.items() if file.startswith(beginning)]
+        if text := build_unit(applied, files.get(unit) or "", drop_ins, layout):
+            units[build_unit_of(name)] = text
+    return units

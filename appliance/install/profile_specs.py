@@ -12,7 +12,7 @@ from appliance.adapters.files.access import follow
 from appliance.adapters.model_files.reading import read_model
 from appliance.adapters.profile_files.loading import load_profiles
 from appliance.domain.errors import StoreError
-from appliance.domain.paths import CACHE_DIR
+from appliance.domain.paths import BUILDS, CACHE_DIR
 from appliance.domain.profile import Catalogue
 from appliance.engines.shared.engine import InvocationContext
 from appliance.planning.units.backend_unit import problem
@@ -90,4 +90,5 @@ def layout_of(settings: Settings, systemd: int) -> Layout:
         lease_dir=str(settings.lease_dir),
         gate_dir=str(settings.gate_dir),
         needs_dir=str(settings.needs_dir),
+        builds_dir=str(settings.applied_dir / BUILDS),
     )

@@ -136,9 +136,12 @@ of one owner, loopback only, never root, readiness and a complete stop; root is 
   llama-server reads tool calls by the model's template; the key is refused.
 - `cpus = "0,2,4-9"` is written as the mask `3F5`.
 - `cpu_experts = "26-29"` is a tensor override, because `--n-cpu-moe` can only take the first layers.
-- `mlock` is `--load-mode mmap+mlock`. Builds from before June 2026 know `--mlock` only, have no
-  CORS options, and need a number of layers: `legacy_options = true` uses their options, and
-  leaves CORS as open as these builds have it.
+- Engines rename options. `appliance switch` asks a llama-server once after each change of its file
+  which options it has, and its unit takes the spelling that this build knows: `mlock` is
+  `--load-mode mmap+mlock`, or `--mlock` of builds before July 2026. An option of the profile that
+  the build does not have is told before anything stops. Builds from before July 2026 have no
+  options for CORS, which stays as open as they have it; builds from before December 2025, without
+  `--fit`, cannot be run.
 - SGLang answers any origin, and no option changes that; only loopback protects it.
 - `gpus = [0]` sets `CUDA_VISIBLE_DEVICES`, numbered as NVML does; `gpus = []` hides every GPU.
 - `hf:owner/name` is looked up in the cache of the setting `hf_home`, with every download switched

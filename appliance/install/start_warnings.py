@@ -3,25 +3,33 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+from appliance.adapters.build_records import current_build
 from appliance.adapters.files.access import read_access
 from appliance.adapters.files.presence import engine_presence, model_presence
 from appliance.adapters.model_files.reading import ModelChecks
 from appliance.domain.profile import Applied, Catalogue
+from appliance.planning.admission.build_findings import build_findings
 from appliance.planning.admission.engine_files import file_findings
-from appliance.planning.admission.findings import Presence, ProfileFacts
+from appliance.planning.admission.findings import Level, Presence, ProfileFacts
 
 
-def start_warnings(catalogue: Catalogue, unit_dir: Path) -> Iterator[str]:
-    """Yield a sentence for each file that an engine would not find or could not open now.
+def start_warnings(catalogue: Catalogue, unit_dir: Path, builds_dir: Path) -> Iterator[str]:
+    """Yield a sentence for each file that an engine could not open now, and each option that it lacks.
 
     Args:
         catalogue: Profiles, compiled a moment ago.
         unit_dir: Directory of their units, which show some files to engines and hide others.
+        builds_dir: Directory of what their engines told about their builds.
     """
     models = ModelChecks()
     for name, applied in sorted(catalogue.items()):
-        for finding in file_findings(applied, _file_facts(applied, models, unit_dir)):
-            yield f"{name}: {finding.text}"
+        build = current_build(f"{builds_dir}/{name}.json", applied.binary)
+        for finding in (
+            *file_findings(applied, _file_facts(applied, models, unit_dir)),
+            *build_findings(applied, build),
+        ):
+            if finding.level is not Level.OK:
+                yield f"{name}: {finding.text}"
 
 
 def _file_facts(applied: Applied, models: ModelChecks, unit_dir: Path) -> ProfileFacts:

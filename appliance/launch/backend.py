@@ -1,8 +1,8 @@
 """Wrapper of every engine: ``ExecStart=`` of a backend's unit, which executes the engine.
 
 In order, as the engine's user: apply patches and check that they took; take the leases; clear
-the directory for temporary files; fork the poller that sends READY; exec the engine, which thus
-is the unit's main process and holds the leases. Exit statuses that no restart can mend (``RestartPreventExitStatus=``):
+the directory for temporary files; spell the options as the engine's build has them; fork the poller
+that sends READY; exec the engine, which thus is the unit's main process and holds the leases. Exit statuses that no restart can mend (``RestartPreventExitStatus=``):
 
 ===  ==========================================================
 78   a patch is not applied, or the engine cannot be executed
@@ -41,8 +41,12 @@ _FLAGS = (
     "patch-expect",
     "temporary",
     "lease-dir",
+    "ask-build",
+    "build-record",
 )
 _NO_PROGRESS_S = 300.0
+_ASKING_S = 20.0
+"""Longest time to ask an engine about its build, in seconds."""
 _MAX_PORT = 65535
 KEPT = "torchinductor_"
 """Prefix of the temporary files that are kept (torch._inductor.runtime.cache_dir_utils): a cache of
@@ -65,6 +69,8 @@ class EngineStart:
         self._temporary = options.optional("temporary")
         self._patch = _command(options.optional("patch-command"))
         self._expected = options.many("patch-expect")
+        self._question = options.optional("ask-build")
+        self._record = options.text("build-record", "")
         self._engine = options.rest
         if not self._engine:
             raise UsageError("no engine after --")
@@ -86,6 +92,8 @@ class EngineStart:
             descriptors.append(descriptor)
         if self._temporary:
             clear_temporary(self._temporary)
+        if self._question:
+            self._spell(self._question)
         self._fork_poller(descriptors)
         return self._exec(descriptors)
 
@@ -93,6 +101,19 @@ class EngineStart:
         from appliance.launch.start import patch  # noqa: PLC0415
 
         return patch.run(self._patch, self._expected, no_progress_s=self._no_progress_s)
+
+    def _spell(self, question: str) -> None:
+        """Put the options in the words that the engine's program has; it is asked if nobody has yet."""
+        from appliance.domain.spelling import lacks, spelled  # noqa: PLC0415
+        from appliance.launch.build.question import ask, stored  # noqa: PLC0415
+
+        timeout_s = min(_ASKING_S, self._no_progress_s / 2)
+        program = self._engine[0]
+        record = stored(self._record, program) or ask(question, program, timeout_s=timeout_s)
+        for lack in lacks(self._engine, record.build):
+            version = record.build.version or program
+            say(WARNING, f"{self._name}: {version} has no {lack.option} {lack.value}".rstrip())
+        self._engine = spelled(self._engine, record.build)
 
     def _held(self, lease: leases.LeaseLock) -> int:
         from appliance.launch.admission.obstacles import lease_sentence  # noqa: PLC0415

@@ -6,7 +6,8 @@ allows the supervisor no jobs at all; this program queues them, with the mode ``
 start of a backend resets the unit's start limit first, so that only crashes after it count.
 
 The format of requests and answers is that of `appliance.protocol.jobs`. The socket's mode says who may connect.
-Units are those that `appliance apply` has installed, and the static ones below.
+Units are those that `appliance apply` has installed, backends and the units that ask engines about
+their builds, and the static ones below.
 """
 
 from __future__ import annotations
@@ -15,7 +16,14 @@ import os
 import socket
 import sys
 
-from appliance.domain.names import APPLY_UNIT, HOLD_UNIT, RUN_UNIT, profile_of
+from appliance.domain.names import (
+    APPLY_UNIT,
+    HOLD_UNIT,
+    RUN_UNIT,
+    profile_of,
+    profile_of_build,
+    unit_of,
+)
 from appliance.domain.paths import APPLIED_DIR, APPLIED_UNITS
 from appliance.launch.job_queue import PRIVATE_SOCKET, RefusedError, queue_job
 from appliance.launch.program import ERROR, EX_USAGE, WARNING, Options, UsageError, say
@@ -67,7 +75,8 @@ def _queued(verb: str, unit: str, applied: str, systemd: str) -> str:
 
 
 def _is_applied(unit: str, directory: str) -> bool:
-    return profile_of(unit) is not None and os.path.isfile(f"{directory}/{unit}")
+    name = profile_of(unit) or profile_of_build(unit)
+    return name is not None and os.path.isfile(f"{directory}/{unit_of(name)}")
 
 
 def _serve(connection: socket.socket, options: Options) -> None:

@@ -10,7 +10,9 @@ from typing import Final
 from appliance.adapters.applied.installed_units import InstalledUnits
 from appliance.adapters.applied.profile_directory import ProfileDirectory
 from appliance.adapters.applied.started_units import STARTED_FILE, StartedUnits
+from appliance.adapters.build_records import current_builds
 from appliance.domain.observed import Observed
+from appliance.domain.paths import BUILDS
 from appliance.domain.profile import Catalogue
 from appliance.planning.status.box_status import InstalledForm
 from appliance.settings_snapshot import SettingsSnapshot
@@ -31,6 +33,7 @@ class FileComparison:
         self._monotonic_s = monotonic_s
         self._started = StartedUnits(unit_dir, Path(settings.runtime_dir, STARTED_FILE))
         self._installed = InstalledUnits(unit_dir, applied_dir)
+        self._builds_dir = str(applied_dir / BUILDS)
         self._profiles = ProfileDirectory(Path(settings.profiles_dir), applied_dir)
         self._kept = InstalledForm()
         self._key: object = None
@@ -57,6 +60,7 @@ class FileComparison:
                 outdated=self._started.outdated(started),
                 unit_changes=self._installed.drift(catalogue),
                 profile_files=self._profiles.rows(catalogue, edited),
+                builds=current_builds(catalogue, self._builds_dir),
             )
             self._key, self._at_s = key, now_s
         return self._kept

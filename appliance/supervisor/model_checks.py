@@ -2,13 +2,17 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from appliance.domain.claims import Claim
+from appliance.domain.engine_build import EngineBuild
+from appliance.domain.errors import PermissionDeniedError, UnitError
 from appliance.domain.memory import GroupMemory
 from appliance.domain.observed import Observed
 from appliance.domain.operations import Operation
 from appliance.domain.profile import Applied, Catalogue
-from appliance.planning.admission.findings import PreflightFinding
+from appliance.planning.admission.build_findings import is_asked
+from appliance.planning.admission.findings import PreflightFinding, Presence, ProfileFacts
 from appliance.planning.admission.preflight import findings, leaving_of
 from appliance.planning.switch.placement import misplaced, unlocked
 from appliance.planning.switch.run_command import command_findings
@@ -37,7 +41,7 @@ class Preflight:
             self._host.box(with_gpus=with_gpus),
             self._groups(leaving_of(goal, catalogue, observed).running),
             self._store.marks(),
-            asyncio.gather(*(self._host.facts(catalogue[name]) for name in goal.start)),
+            asyncio.gather(*(self._facts(catalogue[name]) for name in goal.start)),
         )
         found = findings(
             operation.kind,
@@ -51,6 +55,19 @@ class Preflight:
             groups=groups,
         )
         return (*found, *command_findings(operation.kind, goal, observed, box))
+
+    async def _facts(self, applied: Applied) -> ProfileFacts:
+        """Return the facts about a profile; its engine is asked about its build if nobody has yet."""
+        facts, build = await asyncio.gather(
+            self._host.facts(applied), self._host.build(applied, certain=True)
+        )
+        if build is None and is_asked(applied) and facts.engine is not Presence.MISSING:
+            try:
+                await self._units.ask_build(applied.name)
+                build = await self._host.build(applied)
+            except (UnitError, PermissionDeniedError) as error:
+                build = EngineBuild(problem=f"it cannot be asked: {error}")
+        return replace(facts, build=build)
 
     async def _groups(self, leaving: Sequence[Applied]) -> Mapping[str, GroupMemory]:
         """Return the main memory of leaving profiles; those that cannot be read are absent."""

@@ -37,6 +37,7 @@ from appliance.domain.names import (
     TOKEN_SOCKET_UNIT,
     WEB_USER,
 )
+from appliance.domain.paths import BUILDS
 from appliance.ports import Profiles
 from appliance.settings_snapshot import SettingsSnapshot
 from appliance.supervisor.access_policy import (
@@ -79,6 +80,7 @@ async def run(settings: SettingsSnapshot) -> None:
     host = LinuxHost(
         gate_dir=Path(settings.gate_dir),
         unit_dir=unit_dir,
+        builds_dir=applied_dir / BUILDS,
         margin_bytes=settings.memory.margin,
     )
     clock = SystemClock()

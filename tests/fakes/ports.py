@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from appliance.domain.claims import Claim
+from appliance.domain.engine_build import EngineBuild
 from appliance.domain.errors import BackendError, StoreError
 from appliance.domain.gateway import EngineLoad, EngineMetrics, Standing, State
 from appliance.domain.memory import GpuMemory, GroupMemory, HostMemory
@@ -137,10 +138,18 @@ class FakeHost:
         self.files_answer = asyncio.Event()
         """Cleared: a file system that takes its time."""
         self.files_answer.set()
+        self.builds: dict[str, EngineBuild] = {}
+        """Answers of engines about their builds, by profile."""
+        self.unseen_programs: set[str] = set()
+        """Profiles whose program this process may not look at."""
         self.groups: dict[str, GroupMemory] = {}
         self.installed: dict[str, float | None] = {}
         self.log_heads: dict[str, Sequence[str]] = {}
         """First lines that engines log, by profile."""
+
+    async def build(self, applied: Applied, *, certain: bool = False) -> EngineBuild | None:
+        unseen = certain and applied.name in self.unseen_programs
+        return None if unseen else self.builds.get(applied.name)
 
     async def facts(self, applied: Applied) -> ProfileFacts:
         await self.files_answer.wait()

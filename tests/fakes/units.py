@@ -1,7 +1,7 @@
 """The port `Units` on a fake systemd, in its virtual time."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from appliance.domain.errors import UnitError
@@ -65,6 +65,11 @@ class FakeUnits:
         self.is_quiet = False
         """Only `version` counts signals; else every question is answered by another number."""
         self.questions = 0
+        self.asked: list[str] = []
+        """Profiles whose engines were asked about their builds, in order."""
+        self.mute = False
+        """No engine can be asked."""
+        self.on_ask: Callable[[str], object] = str
         self.rivals_at_start: list[tuple[str, str]] = []
 
     async def observe(self, names: Iterable[str], *, full: bool = False) -> Observed:
@@ -117,6 +122,13 @@ class FakeUnits:
     async def stop(self, name: str) -> None:
         self.systemd.stop(name)
         self.version += 1
+
+    async def ask_build(self, name: str) -> None:
+        await asyncio.sleep(0)
+        self.asked.append(name)
+        if self.mute:
+            raise UnitError("the job ended with 'timeout'")
+        self.on_ask(name)
 
     async def start_run(self) -> None:
         self.systemd.start(RUN)

@@ -10,6 +10,7 @@ from tomlkit.toml_document import TOMLDocument
 
 from appliance.domain.errors import ProfileError
 from appliance.domain.profile_values import Override
+from appliance.engines import ENGINES
 from appliance.planning.units.drift import Adoption
 from appliance.planning.units.overrides import ADDED
 
@@ -29,6 +30,26 @@ def adopted(text: str, adoption: Adoption, file: str) -> str:
         return tomlkit.dumps(document)
     except (TOMLKitError, ValueError, TypeError) as error:
         raise ProfileError(f"{file}: {error}: correct it, then appliance apply") from error
+
+
+def migrated(text: str) -> tuple[str, Mapping[str, str]]:
+    """Return the profile `text` without keys of earlier releases, and the reason for each that is gone.
+
+    A text that is not TOML is left alone: checking it tells where the fault is.
+    """
+    try:
+        document = tomlkit.parse(text)
+    except TOMLKitError:
+        return text, {}
+    gone: dict[str, str] = {}
+    for name, engine in ENGINES.items():
+        table = document.get(name)
+        if isinstance(table, AbstractTable):
+            for key, reason in engine.former_keys.items():
+                if key in table:
+                    table.remove(key)
+                    gone[f"[{name}] {key}"] = reason
+    return (tomlkit.dumps(document) if gone else text), gone
 
 
 def _set_override(document: TOMLDocument, override: Override) -> None:

@@ -188,7 +188,7 @@ def _checked(
     try:
         return ProfileFile.model_validate(table), [], frozenset()
     except ValidationError as error:
-        faults = list(model_faults(error, ProfileFile, table))
+        faults = [_explained(f) for f in model_faults(error, ProfileFile, table)]
         kinds = [e["type"] for e in error.errors(include_input=False, include_url=False)]
     if len(kinds) > MOST_FAULTS:
         return None, faults, frozenset()
@@ -200,6 +200,16 @@ def _checked(
         return ProfileFile.model_validate(rest), faults, unread
     except ValidationError:  # without its engine, or with a table that lacks a key
         return None, faults, unread
+
+
+def _explained(fault: ModelFault) -> ModelFault:
+    """Return a fault, of a key that an earlier release had with the reason why it is gone."""
+    engine = ENGINES.get(str(fault.where[0])) if len(fault.where) == len(("table", "key")) else None
+    reason = None if engine is None else engine.former_keys.get(str(fault.where[1]))
+    if reason is None:
+        return fault
+    text = f"{fault.where[1]} is gone ({reason}): remove it, as appliance edit does"
+    return ModelFault(fault.where, text)
 
 
 def _without(table: Mapping[str, Any], places: list[Where]) -> dict[str, Any]:

@@ -31,13 +31,23 @@ from appliance.adapters.systemd.bus import (
 from appliance.adapters.systemd.job_client import JobQueue
 from appliance.adapters.systemd.unit_properties import GAVE_UP, NOT_COUNTED, gave_up
 from appliance.domain.errors import PermissionDeniedError, UnitError
-from appliance.domain.names import HOLD_UNIT, RUN_UNIT, unit_of
+from appliance.domain.names import (
+    HOLD_UNIT,
+    RUN_UNIT,
+    build_unit_of,
+    profile_of_build,
+    unit_of,
+)
 from appliance.domain.observed import ActiveState, Observed, ObservedUnit, stopped_at
 from appliance.protocol.jobs import NO_SUCH_UNIT, START, STOP
 from appliance.protocol.sd_notify import is_load_status, is_of_running_engine
 
 _SHUTDOWN: Final = "shutdown.target"
 _HOLD_TIMEOUT_S: Final = 120.0
+_ASKING_TIMEOUT_S: Final = 45.0
+"""Longer than TimeoutStartSec= and TimeoutStopSec= of the units that ask engines."""
+_MOST_EARLY: Final = 64
+"""Jobs kept that ended before it was known whose they are; people start such units, too."""
 _TELLING: Final = ("ActiveState", "SubState", "Job", "NeedDaemonReload")
 """Properties whose new values are worth an observation."""
 _DETAILS: Final = (
@@ -181,6 +191,12 @@ class SystemdUnits:
         """Queue a stop of profile `name`; does not wait."""
         await self._job(STOP, unit_of(name))
 
+    async def ask_build(self, name: str) -> None:
+        """Have the engine of profile `name` asked about its build; returns when it has answered, or not."""
+        unit = build_unit_of(name)
+        self._watch((unit,))
+        await self._await_job(await self._queued(START, unit), timeout_s=_ASKING_TIMEOUT_S)
+
     async def start_run(self) -> None:
         """Queue a start of the unit that runs a command of an operator; does not wait."""
         await self._job(START, RUN_UNIT)
@@ -307,21 +323,24 @@ class SystemdUnits:
         return details
 
     async def _job(self, verb: str, unit: str) -> str:
+        job = await self._queued(verb, unit)
+        self._pin_soon(unit)  # the job keeps it in memory until then
+        return job
+
+    async def _queued(self, verb: str, unit: str) -> str:
         try:
-            job = await self._queue.queue(verb, unit)
+            return await self._queue.queue(verb, unit)
         except CallError as error:
             raise _translated(error, unit) from error
         except TimeoutError as error:
             raise UnitError(f"systemd does not answer about {unit}") from error
-        self._pin_soon(unit)  # the job keeps it in memory until then
-        return job
 
-    async def _await_job(self, path: str) -> None:
+    async def _await_job(self, path: str, *, timeout_s: float = _HOLD_TIMEOUT_S) -> None:
         result = self._early.pop(path, None)
         if result is None:
             waiting = self._jobs[path] = asyncio.get_running_loop().create_future()
             try:
-                async with asyncio.timeout(_HOLD_TIMEOUT_S):
+                async with asyncio.timeout(timeout_s):
                     result = await waiting
             except TimeoutError as error:
                 raise UnitError(f"job {path} does not end: systemctl list-jobs") from error
@@ -348,8 +367,10 @@ class SystemdUnits:
         waiting = self._jobs.get(path)
         if waiting is not None and not waiting.done():
             waiting.set_result(result)
-        elif unit == HOLD_UNIT:
-            self._early = {path: result}
+        elif unit == HOLD_UNIT or profile_of_build(unit) is not None:
+            self._early[path] = result
+            while len(self._early) > _MOST_EARLY:
+                del self._early[next(iter(self._early))]
         self._notifier.notify()
 
 

@@ -20,12 +20,15 @@ from appliance.adapters.files.durable import (
 )
 from appliance.domain.errors import ApplianceError, StoreError
 from appliance.domain.gateway import Configuration
+from appliance.domain.names import build_unit_of, profile_of_build
+from appliance.domain.paths import BUILDS
 from appliance.domain.profile import Catalogue
 from appliance.planning.units.daemon_drop_ins import DAEMON_FILES
 from appliance.planning.units.drift import DROP_IN_SUFFIX
 from appliance.planning.units.polkit import RULE_FILE
 
 _PATTERN: Final = "appliance-backend-*.service"
+_BUILDS: Final = build_unit_of("*")
 _SLASH: Final = "@@"
 """Character in place of a slash in a copy's name; no unit's name contains it."""
 
@@ -102,6 +105,33 @@ class UnitStore:
                 directory.rmdir()
         remove_files([copy for file in files if (copy := self._copy(file)).exists()])
 
+    def replace_build_units(self, texts: Mapping[str, str]) -> bool:
+        """Install the units that ask engines, and no others; returns whether one changed.
+
+        A person's edit of one is not kept: the unit follows that of the backend. Records of profiles
+        that are gone go with their units.
+
+        Args:
+            texts: Text by file name.
+
+        Raises:
+            StoreError: a file cannot be written or removed.
+        """
+        present = {p.name: read_regular(p) for p in self.unit_dir.glob(_BUILDS)}
+        changed = {
+            self.unit_dir / file: text
+            for file, text in texts.items()
+            if _unnamed(present.get(file) or "") != _unnamed(text)
+        }
+        gone = sorted(present.keys() - texts.keys())
+        records = self.applied_dir / BUILDS
+        _make(records)
+        write_files(changed)
+        remove_files([self.unit_dir / file for file in gone])
+        asked = {profile_of_build(file) for file in texts}
+        remove_files([p for p in records.glob("*.json") if p.stem not in asked])
+        return bool(changed or gone)
+
     def catalogue(self) -> Recovered[Catalogue]:
         """Return the profiles as last applied. Raises `StoreError` for a damaged manifest."""
         return recover_manifest(self.applied_dir)
@@ -123,6 +153,11 @@ class UnitStore:
 
     def _path(self, file: str) -> Path:
         return self.rule if file == RULE_FILE else self.unit_dir / file
+
+
+def _unnamed(text: str) -> str:
+    """Return a text without its first line, which names the release."""
+    return text.partition("\n")[2]
 
 
 def _write_twice(path: Path, text: str) -> bool:

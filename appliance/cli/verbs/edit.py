@@ -1,5 +1,6 @@
 """Verb `appliance edit`: edit a copy, check it, show the difference, install it, apply.
 
+Keys that earlier releases had are taken out of the copy first.
 The copy lies in a folder of its own beside copies of the other profiles, so that it is checked
 together with them. A copy with errors is kept, and its path is printed.
 """
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from appliance.adapters.files.durable import read_regular, write_file
+from appliance.adapters.profile_files.editing import migrated
 from appliance.adapters.profile_files.loading import SUFFIX
 from appliance.adapters.systemd.systemctl import Systemctl
 from appliance.cli.apply_screen import apply_profiles
@@ -48,6 +50,11 @@ def run(arguments: Arguments, streams: Streams) -> int:
     shown = streams.err if arguments.json else streams.out
     with _copies(settings.profiles_dir) as folder:
         copy = folder / path.name
+        newer, gone = migrated(before)
+        if gone:
+            write_file(copy, newer)
+        for key, reason in gone.items():
+            shown.line(f"{key} is taken out: {reason}")
         after = _edited(copy, settings, streams)
         if after == before:
             shown.line("nothing was changed")

@@ -13,6 +13,7 @@ from appliance.cli.arguments import Arguments
 from appliance.cli.terminal import Streams
 from appliance.domain.errors import ProfileError, UnknownProfileError
 from appliance.domain.names import unit_of
+from appliance.domain.paths import BUILDS
 from appliance.install.profile_specs import (
     CompiledProfiles,
     context_of,
@@ -100,9 +101,9 @@ def _with_warnings(checked: Checked, settings: Settings) -> Checked:
     if checked.spec is None or checked.error:
         return checked
     applied = checked.spec.applied
-    return replace(
-        checked, warnings=tuple(start_warnings({applied.name: applied}, settings.unit_dir))
-    )
+    builds_dir = settings.applied_dir / BUILDS
+    warnings = start_warnings({applied.name: applied}, settings.unit_dir, builds_dir)
+    return replace(checked, warnings=tuple(warnings))
 
 
 def _report(checked: Sequence[Checked], arguments: Arguments, streams: Streams) -> None:

@@ -23,7 +23,8 @@ from appliance.domain.names import unit_of
 from appliance.domain.paths import NEEDS
 from appliance.domain.profile import Applied
 from appliance.planning.need import BoxNeed, need_row, resolve
-from appliance.planning.status.document import StatusDocument
+from appliance.planning.status.document import BuildRow, StatusDocument
+from appliance.presentation.clock_times import local_minute
 from appliance.protocol.control import Exit
 from appliance.protocol.health_socket import BaselineRequest
 from appliance.protocol.json_values import Json, number_in, objects_in, text_in
@@ -52,7 +53,7 @@ def run(arguments: Arguments, streams: Streams) -> int:
     show_one(row, streams.out, now=time.time())
     for line in row.get("unit_changes", ()):  # absent in the document of an older supervisor
         streams.out.line(f"    {'by hand':12} {line}")
-    for label, value in _facts(applied, need):
+    for label, value in (*_build(row.get("build")), *_facts(applied, need)):
         streams.out.line(f"    {label:12} {value}")
     return int(Exit.OK)
 
@@ -108,6 +109,19 @@ def _device(row: Mapping[str, object]) -> DeviceMemory | None:
         reserved_bytes=max(0, int(total - (free or 0) - (used or 0))) if told else 0,
         quality=Quality.OPAQUE if opaque else Quality.EXACT,
     )
+
+
+def _build(row: BuildRow | None) -> Iterable[tuple[str, str]]:
+    """Yield the build of the engine; nothing where it is not known."""
+    if row is None:
+        return
+    asked = f"asked {local_minute(row['asked_unix_s'])}"
+    if row["problem"]:
+        yield "build", f"not known: {row['problem']} ({asked})"
+        return
+    yield "build", f"{row['version'] or 'without a version'} ({asked})"
+    if row["lacks"]:
+        yield "", f"lacks {', '.join(row['lacks'])}, which the profile needs"
 
 
 def _facts(applied: Applied, need: BoxNeed) -> Iterable[tuple[str, str]]:

@@ -212,6 +212,12 @@ class Engine:
     """Options of the engine that keys of a profile are written as."""
     needs_binary: bool = True
     """Whether a profile must name the program."""
+    build_question: str = ""
+    """Question to the program about its version and options (`appliance.domain.engine_build`); empty:
+    it is never asked."""
+    former_keys: Mapping[str, str] = field(default_factory=dict)
+    """Keys that the engine's table had in earlier releases, each with the reason why it has them no
+    more."""
     needs_python_module: str = ""
     """Module that the appliance's own Python must have; empty: none."""
     arguments_name_files: bool = True

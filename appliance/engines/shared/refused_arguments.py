@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from appliance.domain.spec import Problem, Profile
+from appliance.domain.spelling import MARKERS
 
 HOST: Final = "the address is always the appliance's: a backend listens on loopback only"
 PORT: Final = "set port or socket at the top of the profile"
@@ -48,6 +49,8 @@ class ArgumentRules:
         """Return why `argument` is refused, as one sentence; None: accepted, or no option."""
         if argument == "--":
             return '"--" would end the options before those of the appliance'
+        if argument in MARKERS:
+            return f'"{argument}" marks options that differ between builds of an engine'
         if not argument.startswith("-"):
             return None
         option = _canonical(argument)

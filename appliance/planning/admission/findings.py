@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
+from appliance.domain.engine_build import EngineBuild
 from appliance.domain.memory import DeviceMemory, GpuState, Holder
 from appliance.planning.memory.requirement import MARGIN_BYTES
 from appliance.planning.need import Source
@@ -102,6 +103,8 @@ class ProfileFacts:
     """Whether the profile's file is not the one that was applied."""
     model_bytes: int | None = None
     """Size of the model's file; None: not a single file, or not visible to this process."""
+    build: EngineBuild | None = None
+    """Build of the engine; None: not known, or the engine is never asked."""
     access: AccessFacts | None = None
     """Paths to all files that the engine opens; None: the engine's user does not exist."""
 

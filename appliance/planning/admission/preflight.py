@@ -7,6 +7,7 @@ from appliance.domain.memory import GroupMemory
 from appliance.domain.observed import Observed
 from appliance.domain.operations import Goal, Kind
 from appliance.domain.profile import Applied, Catalogue, Mark
+from appliance.planning.admission.build_findings import build_findings
 from appliance.planning.admission.engine_files import file_findings
 from appliance.planning.admission.findings import (
     BoxFacts,
@@ -146,6 +147,7 @@ def _host_findings(
 ) -> Iterable[PreflightFinding]:
     file = applied.source_path.rpartition("/")[2]
     yield from file_findings(applied, facts)
+    yield from build_findings(applied, facts.build)
     if facts.port_user is not None and not _freed(applied, goal, catalogue, observed):
         yield refuse(
             f"port {applied.endpoint.port} is in use by a process of user {facts.port_user}:"

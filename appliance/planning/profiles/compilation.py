@@ -21,6 +21,7 @@ from appliance.domain.model_headers import (
 )
 from appliance.domain.profile import Abilities, Applied, Need, WarmUp
 from appliance.domain.spec import Problem, Profile
+from appliance.domain.spelling import spelled
 from appliance.engines import ENGINES
 from appliance.engines.shared.engine import Invocation, Task
 from appliance.engines.shared.rendering import hf_cache_path, hf_repository
@@ -76,7 +77,8 @@ def compile_applied(
         hf_home: The local Hugging Face cache.
         look: Reads the headers of its model.
     """
-    memory = ENGINES[profile.engine].memory(profile)
+    engine = ENGINES[profile.engine]
+    memory = engine.memory(profile)
     path = model_path(profile.model, hf_home)
     found = estimated(profile, path, look)
     return Applied(
@@ -86,6 +88,7 @@ def compile_applied(
         model=profile.model,
         model_path=path,
         binary=invocation.argv[0],
+        command=invocation.argv if engine.build_question else (),
         served=profile.served,
         endpoint=profile.endpoint,
         health_path=invocation.health_path,
@@ -107,7 +110,7 @@ def compile_applied(
         shares_cache=memory.shares_cache,
         assume_free=profile.need.assume_free,
         speculative=profile.speculative is not None,
-        tools=ENGINES[profile.engine].tools(profile) if profile.tools is None else profile.tools,
+        tools=engine.tools(profile) if profile.tools is None else profile.tools,
         abilities=abilities_of(profile, found.weights),
         context_tokens=found.context_tokens,
         file_unix_s=found.modified_unix_s or source.modified_unix_s,
@@ -134,7 +137,8 @@ def fingerprint(profile: Profile, invocation: Invocation, weights_bytes: int | N
             name is another model.
     """
     facts = {
-        "argv": invocation.argv,
+        # Another spelling of an option takes no other memory.
+        "argv": spelled(invocation.argv, None),
         "environment": dict(invocation.environment),
         "gpus": profile.gpus,
         "patch": None if profile.patch is None else asdict(profile.patch),

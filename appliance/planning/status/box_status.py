@@ -8,9 +8,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from appliance.domain.engine_build import EngineBuild
 from appliance.domain.observed import ActiveState, Observed, ObservedUnit
 from appliance.domain.operations import HoldUntil
 from appliance.domain.profile import Applied, Catalogue, Mark
+from appliance.planning.admission.build_findings import lacking_options
+from appliance.planning.status.build_row import build_row
 from appliance.planning.status.document import (
     EndedOperationRow,
     GatewayRow,
@@ -62,6 +65,8 @@ class InstalledForm:
     unit_changes: Mapping[str, Sequence[str] | None] = field(default_factory=dict)
     """Lines of each unit that apply did not write; None: not known."""
     profile_files: Sequence[ProfileFileRow] = ()
+    builds: Mapping[str, EngineBuild] = field(default_factory=dict)
+    """Builds of engines, as far as they are known."""
 
 
 def build_status(
@@ -138,6 +143,7 @@ def build_status(
             edited=name in edited,
             pending=None if installed is None else name in installed.outdated,
             unit_changes=() if installed is None else installed.unit_changes.get(name) or (),
+            build=None if installed is None else installed.builds.get(name),
             refusal=refusals.get(name),
             memory=(memory_of or {}).get(name),
             missed=_why_missed(
@@ -215,6 +221,7 @@ def _profile_row(
     edited: bool,
     pending: bool | None,
     unit_changes: Sequence[str],
+    build: EngineBuild | None,
     refusal: str | None,
     memory: ProfileMemoryRow | None,
     missed: str | None,
@@ -244,6 +251,7 @@ def _profile_row(
         edited_since_apply=edited or unit.needs_reload,
         restart_pending=is_pending,
         unit_changes=list(unit_changes),
+        build=build_row(applied, build),
         memory=memory,
         stall=None
         if stall is None or state != "serving"
@@ -253,6 +261,7 @@ def _profile_row(
         if stall is not None and state == "serving"
         else _note(unit, state, missed=missed, refusal=refusal)
         or (difference_note(verification) if state == "serving" else "")
+        or _build_note(applied, build)
         or _change_note(
             applied.name, changed=changed, by_hand=bool(unit_changes), pending=bool(is_pending)
         ),
@@ -296,6 +305,16 @@ def _note(
     if state == "stopped" and missed:
         return missed
     return None
+
+
+def _build_note(applied: Applied, build: EngineBuild | None) -> str | None:
+    """Return which options the present build of the engine lacks; None: none that is known."""
+    lacks = () if build is None else lacking_options(applied, build)
+    return (
+        f"its engine's build has no {', '.join(lacks)}: appliance show {applied.name}"
+        if lacks
+        else None
+    )
 
 
 def _change_note(name: str, *, changed: bool, by_hand: bool, pending: bool) -> str | None:

@@ -267,6 +267,20 @@ class OperationsSection(TypedDict):
     """Operations that are over, newest first."""
 
 
+class BuildRow(TypedDict):
+    """Build of an engine, as its program told when it was last asked."""
+
+    version: str | None
+    """None: the program does not tell."""
+    asked_unix_s: float
+    """Time of the question; the program has not changed since."""
+    problem: str
+    """Reason why the program told nothing, as a phrase; empty: it told."""
+    lacks: list[str]
+    """Options of the profile that the build does not have, some with the value that it does not
+    take."""
+
+
 class ProfileRow(TypedDict):
     """One profile and its unit."""
 
@@ -291,6 +305,8 @@ class ProfileRow(TypedDict):
     """Whether it runs in an older form than that of its unit now; None: not known."""
     unit_changes: list[str]
     """Lines of its unit that apply did not write (values that may be secret left out), at most twelve."""
+    build: BuildRow | None
+    """None: not asked since the program was replaced, or an engine that is never asked."""
     memory: ProfileMemoryRow | None
     stall: StallRow | None
     verification: VerificationRow | None

@@ -9,6 +9,7 @@ from appliance.domain.claims import Lease
 from appliance.domain.model_headers import LookAtModel
 from appliance.domain.profile import Applied
 from appliance.domain.spec import Profile
+from appliance.domain.spelling import EITHER
 from appliance.engines import ENGINES
 from appliance.engines.shared.engine import Invocation, InvocationContext
 from appliance.planning.memory.gate_arguments import arguments_of
@@ -41,6 +42,8 @@ class Layout:
 
     lease_dir: str = paths.LEASE_DIR
     gate_dir: str = paths.GATE_DIR
+    builds_dir: str = f"{paths.APPLIED_DIR}/{paths.BUILDS}"
+    """Directory of the records of engines' builds."""
     needs_dir: str = f"{paths.STATE_DIR}/{paths.NEEDS}"
     """Directory in which the supervisor records the peak of each profile."""
 
@@ -145,10 +148,24 @@ def backend_argv(spec: UnitSpec, layout: Layout) -> tuple[str, ...]:
         "--no-progress-s",
         f"{applied.deadlines.no_progress_s:g}",
         *(("--temporary", invocation.temporary) if invocation.temporary else ()),
+        *_build(spec, layout),
         *hook,
         "--",
         *invocation.argv,
     )
+
+
+def _build(spec: UnitSpec, layout: Layout) -> tuple[str, ...]:
+    """Return the wrapper's arguments by which it knows the engine's build; none: one spelling fits all."""
+    if EITHER not in spec.invocation.argv:
+        return ()
+    question = ENGINES[spec.applied.engine].build_question
+    return ("--ask-build", question, "--build-record", record_path(spec.applied, layout))
+
+
+def record_path(applied: Applied, layout: Layout) -> str:
+    """Return the path of the record of the engine's build."""
+    return f"{layout.builds_dir}/{applied.name}.json"
 
 
 def _program(layout: Layout, script: str, name: str) -> tuple[str, ...]:

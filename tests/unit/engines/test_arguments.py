@@ -3,7 +3,9 @@
 import pytest
 
 from appliance.adapters.profile_files.loading import parse_profile
+from appliance.domain.engine_build import EngineBuild
 from appliance.domain.spec import Profile
+from appliance.domain.spelling import spelled
 from appliance.engines import ENGINES
 from appliance.engines.sglang import SglangOptions
 from appliance.engines.shared.engine import InvocationContext, options_of
@@ -18,9 +20,9 @@ def profile(engine: str, keys: str) -> Profile:
 
 
 def added(engine: str, keys: str) -> str:
-    """Arguments that `keys` add to those of the shortest profile, in their order."""
+    """Arguments that `keys` add to those of the shortest profile, in their order, for the newest build."""
     plain, more = (
-        ENGINES[engine].invocation(profile(engine, text), InvocationContext()).argv
+        spelled(ENGINES[engine].invocation(profile(engine, text), InvocationContext()).argv, None)
         for text in ("", keys)
     )
     return " ".join(word for word in more if word not in plain)
@@ -38,11 +40,6 @@ def added(engine: str, keys: str) -> str:
         ),
         ('thinking = "on"\n', "--reasoning on"),
         ("thinking = { budget = 2048 }\n", "--reasoning on --reasoning-budget 2048"),
-        ('thinking = "on"\n' + LLAMA + "legacy_options = true\n", "999 --reasoning-budget -1"),
-        (
-            "thinking = { budget = 9 }\n" + LLAMA + "legacy_options = true\n",
-            "999 --reasoning-budget 9",
-        ),
         (
             'speculative = { method = "mtp", tokens = 3 }\n',
             "--spec-type draft-mtp --spec-draft-n-max 3",
@@ -111,7 +108,6 @@ def added(engine: str, keys: str) -> str:
         (LLAMA + 'cache_ram = "unlimited"\n', "--cache-ram -1"),
         (LLAMA + "mlock = true\n", "--load-mode mmap+mlock"),
         (LLAMA + 'load_mode = "none"\n', "--load-mode none"),
-        (LLAMA + 'load_mode = "none"\nlegacy_options = true\n', "999 --no-mmap"),
         (LLAMA + "n_cpu_moe = 20\nn_cpu_ffn = 3\n", "--n-cpu-moe 20 --n-cpu-ffn 3"),
         (
             LLAMA + "override_tensor = ['exps=CPU', 'blk\\.1\\.=CUDA1']\n",
@@ -140,7 +136,6 @@ def added(engine: str, keys: str) -> str:
                 " --spec-draft-n-max 3"
             ),
         ),
-        (LLAMA + "mlock = true\nlegacy_options = true\n", "999 --mlock"),
     ],
 )
 def test_keys_of_llama_server(keys: str, arguments: str) -> None:
@@ -275,14 +270,41 @@ def test_keys_of_sglang(keys: str, arguments: str) -> None:
 
 def test_thinking_off_is_a_switch_of_llama_server() -> None:
     """The template is rendered without thinking: a budget of 0 would only cut a thought off."""
-    context = InvocationContext()
-    argv = (
-        ENGINES["llama-server"]
-        .invocation(profile("llama-server", 'thinking = "off"\n'), context)
-        .argv
-    )
+    off = profile("llama-server", 'thinking = "off"\n')
+    words = ENGINES["llama-server"].invocation(off, InvocationContext()).argv
+    argv = spelled(words, None)
     assert argv[argv.index("--reasoning") + 1] == "off"
     assert "--reasoning-budget" not in argv
+
+
+OLD = EngineBuild(
+    options={
+        **dict.fromkeys(("--mlock", "--no-mmap", "--direct-io")),
+        **dict.fromkeys(("--draft-max", "--reasoning-budget", "--device-draft"), ()),
+    }
+)
+
+
+@pytest.mark.parametrize(
+    ("keys", "arguments"),
+    [
+        ('thinking = "off"\n', "--reasoning-budget 0"),
+        ('thinking = "on"\n', "--reasoning-budget -1"),
+        ("thinking = { budget = 9 }\n", "--reasoning-budget 9"),
+        (LLAMA + "mlock = true\n", "--mlock"),
+        (LLAMA + 'load_mode = "none"\n', "--no-mmap"),
+        (
+            'speculative = { method = "mtp", tokens = 3, device = "CUDA0" }\n',
+            "--spec-type draft-mtp --draft-max 3 --device-draft CUDA0",
+        ),
+    ],
+)
+def test_an_older_llama_server_has_other_words(keys: str, arguments: str) -> None:
+    """Options that were renamed in 2026 have the names that the build knows; CORS is left out."""
+    words = ENGINES["llama-server"].invocation(profile("llama-server", keys), InvocationContext())
+    command = " ".join(spelled(words.argv, OLD))
+    assert f" {arguments} " in command
+    assert "--cors" not in command
 
 
 def test_sglang_is_started_through_a_python_that_has_it() -> None:

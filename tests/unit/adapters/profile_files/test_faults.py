@@ -288,8 +288,8 @@ COMMAND = 'engine = "command"\nport = 8104\n[command]\nargv = {}\n'
         ),
         (LLAMA + 'tool_parser = "hermes"\n', "genesis.toml:5: llama-server reads tool calls by the model's own template: remove tool_parser"),
         (
-            LLAMA + 'speculative = { method = "mtp", tokens = 2 }\n[llama-server]\nlegacy_options = true\n',
-            "genesis.toml:5: builds from before June 2026 spell this differently: remove legacy_options",
+            LLAMA + "[llama-server]\nlegacy_options = true\n",
+            "genesis.toml:6: legacy_options is gone (the program itself is asked which options it has): remove it, as appliance edit does",
         ),
         (
             LLAMA + "gpus = []\n[llama-server]\ngpu_layers = 9\n",

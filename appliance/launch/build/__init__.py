@@ -1,0 +1,1 @@
+"""Questions to an engine's program about its own build."""

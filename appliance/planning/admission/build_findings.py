@@ -1,0 +1,69 @@
+"""Findings on options of a profile that the build of its engine does not have.
+
+An engine ends at an option that it does not know, after the model before it was stopped. So a list of
+options that is complete refuses; one that was read in sources only warns.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from appliance.domain.engine_build import EngineBuild
+from appliance.domain.profile import Applied
+from appliance.domain.spelling import Lack, lacks
+from appliance.engines import ENGINES
+from appliance.planning.admission.findings import PreflightFinding, fine, refuse, warn
+from appliance.planning.wording import closest, printable
+
+_MOST_TOLD: Final = 5
+
+
+def is_asked(applied: Applied) -> bool:
+    """Tell whether the engine of a profile is one that is asked about its build."""
+    engine = ENGINES.get(applied.engine)  # None: a manifest of another release
+    return engine is not None and engine.build_question != ""
+
+
+def build_findings(applied: Applied, build: EngineBuild | None) -> Iterator[PreflightFinding]:
+    """Yield a finding on each option of `applied` that `build` lacks; none where it is not known."""
+    if build is None:
+        return
+    if build.problem:
+        text = f"the options of {applied.binary} are not known: {printable(build.problem)}"
+        yield warn(text)
+    elif build.version:
+        yield fine(f"{applied.engine} {printable(build.version)}, {applied.binary}")
+    finding = refuse if build.is_complete else warn
+    found = lacks(applied.command, build)
+    for lack in found[:_MOST_TOLD]:
+        yield finding(_sentence(applied, build, lack))
+    if len(found) > _MOST_TOLD:
+        yield warn(f"{len(found) - _MOST_TOLD} further options are not in this build either")
+
+
+def lacking_options(applied: Applied, build: EngineBuild) -> tuple[str, ...]:
+    """Return the options of `applied` that `build` lacks, each with the value that it does not take."""
+    return tuple(_shown(lack) for lack in lacks(applied.command, build))
+
+
+def _sentence(applied: Applied, build: EngineBuild, lack: Lack) -> str:
+    file = applied.source_path.rpartition("/")[2]
+    engine = ENGINES.get(applied.engine)
+    key = (
+        "extra_args" if engine is None else engine.option_table.keys.get(lack.option, "extra_args")
+    )
+    program = f"{applied.binary} ({printable(build.version)})" if build.version else applied.binary
+    verb = "does not have" if build.is_complete else "does not seem to have"
+    text = f"{key} in {file} needs {_shown(lack)}, which {program} {verb}"
+    return f"{text}{_hint(lack, build)}: install another build, or change {key}"
+
+
+def _shown(lack: Lack) -> str:
+    return printable(f"{lack.option} {lack.value}".rstrip())
+
+
+def _hint(lack: Lack, build: EngineBuild) -> str:
+    if instead := build.removed.get(lack.option):
+        return f" (its help says: {printable(instead)})"
+    known = build.options if not lack.value else build.options.get(lack.option) or ()
+    near = closest(lack.value or lack.option, known)
+    return "" if near is None else f" (the nearest is {near})"
