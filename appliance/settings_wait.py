@@ -18,6 +18,13 @@ from appliance.protocol.conversation.codec import refusal_line
 from appliance.settings_snapshot import settings_sources
 
 _LOOK_EVERY_S: Final = 1.0
+_REQUEST_WITHIN_S: Final = 0.2
+_MOST_REQUEST_BYTES: Final = 1 << 16
+_SENTENCE: Final = b"the settings cannot be read: appliance config validate\n"
+_UNAVAILABLE: Final = (
+    b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain\r\nRetry-After: 10\r\n"
+    b"Connection: close\r\nContent-Length: %d\r\n\r\n%s" % (len(_SENTENCE), _SENTENCE)
+)
 _READ_AGAIN_S: Final = 60.0
 """Time after which the settings are read again without a change: what failed may have been their reader."""
 
@@ -73,6 +80,20 @@ class SettingsWait:
             with contextlib.suppress(OSError):
                 client, _ = listener.accept()
                 with client:
-                    client.settimeout(0.0)
                     if client.family == socket.AF_UNIX:
+                        client.settimeout(0.0)
                         client.send(refusal_line("settings", problem))
+                    else:
+                        _refuse_over_http(client)
+
+
+def _refuse_over_http(client: socket.socket) -> None:
+    """Answer a client of HTTP; it may be of another machine, and is not told what stands in the file.
+
+    Raises:
+        OSError: the client has gone, or has sent nothing.
+    """
+    client.settimeout(_REQUEST_WITHIN_S)
+    # A request that is left unread would have the kernel reset the connection, response and all.
+    client.recv(_MOST_REQUEST_BYTES)
+    client.sendall(_UNAVAILABLE)

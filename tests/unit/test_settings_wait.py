@@ -3,6 +3,8 @@
 import os
 import socket
 import threading
+import urllib.error
+import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -55,3 +57,33 @@ def test_a_client_is_told_the_line_until_the_file_changes(
     assert messages[0] == "READY=1"
     assert "STATUS=waits for its settings: a.toml:3: unknown key" in messages[1]
     told.close()
+
+
+def test_a_browser_is_told_where_to_look(tmp_path: Path) -> None:
+    """Over TCP the response is 503 with the command, and nothing of the file; one that is silent is hung up on."""
+    file = tmp_path / "appliance.toml"
+    file.write_text("wrong = 1\n")
+    env = {"APPLIANCE_SETTINGS": str(file)}
+
+    def sources() -> Mapping[str, object]:
+        return settings_sources(env)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        place = listener.getsockname()
+        wait = SettingsWait(
+            [listener], Readiness(), seen=sources(), sources=sources, look_every_s=0.02
+        )
+        waiting = threading.Thread(target=wait.wait, args=(PROBLEM,))
+        waiting.start()
+        try:
+            with socket.create_connection(place, timeout=10) as silent:
+                assert silent.recv(1) == b""
+            with pytest.raises(urllib.error.HTTPError) as refused:
+                urllib.request.urlopen(f"http://{place[0]}:{place[1]}/")
+        finally:
+            os.utime(file, ns=(1, 1))
+            waiting.join(10)
+    with refused.value as response:
+        assert (response.code, response.headers["Retry-After"]) == (503, "10")
+        text = response.read()
+    assert text == b"the settings cannot be read: appliance config validate\n"

@@ -6,6 +6,7 @@ from typing import Final
 
 from appliance.domain.alerts import AlertRule, Severity, Subject, SubjectKind
 from appliance.planning.alerting.book.alert_state import AlertBook, AlertState
+from appliance.planning.alerting.messages.rule_words import command_for
 
 _ORDER: Final = {severity: rank for rank, severity in enumerate(Severity)}
 
@@ -90,7 +91,7 @@ def alert_row(state: AlertState, sent: Mapping[str, float]) -> AlertRow:
         fact=state.fact,
         details=state.details,
         likely=state.likely,
-        command=state.command,
+        command=command_for(state.rule, state.subject, state.command),
         since_unix_s=state.since_unix_s,
         fired_unix_s=state.fired_unix_s,
         sent_unix_s=sent.get(state.alert),

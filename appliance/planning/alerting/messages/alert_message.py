@@ -29,7 +29,7 @@ from appliance.domain.alerts import (
     TransitionKind,
 )
 from appliance.domain.amounts import age, duration
-from appliance.planning.alerting.messages.rule_words import RULE_WORDS
+from appliance.planning.alerting.messages.rule_words import RULE_WORDS, command_for
 
 MOST_TITLE: Final = 100
 _MOST_LINE: Final = 240
@@ -149,8 +149,7 @@ def subject_name(subject: Subject, host: str) -> str:
 
 def command_of(transition: Transition) -> str:
     """Return the command that a person types next."""
-    rule = RULE_WORDS[transition.rule]
-    return transition.command or rule.command.replace("NAME", transition.subject.name).rstrip()
+    return command_for(transition.rule, transition.subject, transition.command)
 
 
 def sequence_id(host: str, transition: Transition) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from appliance.domain.alerts import AlertRule
+from appliance.domain.alerts import AlertRule, Subject
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,3 +63,8 @@ RULE_WORDS: Final[Mapping[AlertRule, RuleWords]] = {
     AlertRule.TEST: RuleWords(over="has sent its test", command="appliance alerts"),
 }
 """Words by rule; docs/runbooks.md has the rest."""
+
+
+def command_for(rule: AlertRule, subject: Subject, command: str) -> str:
+    """Return the command that a person types next: the finding's own, or its rule's where that is empty."""
+    return command or RULE_WORDS[rule].command.replace("NAME", subject.name).rstrip()

@@ -35,7 +35,10 @@ def judge_foreign_holders(look: BoxLook, memory: WatchdogMemory) -> Iterable[Fin
     del memory
     lists = [gpu.holders for gpu in look.gpus or () if gpu.holders is not None]
     retired = sorted(
-        f"{size(profile.held_bytes)} by {profile.name}, which is retired"
+        (
+            f"{size(profile.held_bytes)} by {profile.name}, which is retired",
+            f"appliance stop {profile.name}",
+        )
         for profile in look.profiles.values()
         if profile.mark is Mark.RETIRED
         and profile.desired is False
@@ -50,15 +53,16 @@ def judge_foreign_holders(look: BoxLook, memory: WatchdogMemory) -> Iterable[Fin
         yield bad(
             AlertRule.FOREIGN_HOLDER,
             BOX,
-            f"GPU memory held: {found[0]}",
-            details=(f"also {text}" for text in found[1:_MOST_TOLD]),
+            f"GPU memory held: {found[0][0]}",
+            details=(f"also {text}" for text, _ in found[1:_MOST_TOLD]),
+            command=found[0][1],
         )
     else:
         yield signed(AlertRule.FOREIGN_HOLDER, BOX, is_good=_all_tell(lists))
 
 
-def _foreign(holders: Iterable[GpuHolder]) -> list[str]:
-    """Return the processes that hold much over all GPUs, the largest first, as text."""
+def _foreign(holders: Iterable[GpuHolder]) -> list[tuple[str, str]]:
+    """Return the processes that hold much over all GPUs, the largest first, as text, with a command to look at each."""
     held: defaultdict[int, int] = defaultdict(int)
     processes = {}
     for holder in holders:
@@ -66,7 +70,10 @@ def _foreign(holders: Iterable[GpuHolder]) -> list[str]:
             held[holder.pid] += holder.held_bytes or 0
             processes[holder.pid] = holder
     return [
-        f"{size(held[pid])} by {processes[pid].name} (pid {pid}, user {processes[pid].user})"
+        (
+            f"{size(held[pid])} by {processes[pid].name} (pid {pid}, user {processes[pid].user})",
+            f"ps -o user,lstart,args -p {pid}",
+        )
         for pid in sorted(held, key=lambda pid: (-held[pid], pid))
         if held[pid] >= HOLDER_BYTES
     ]

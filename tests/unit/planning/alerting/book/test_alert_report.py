@@ -44,6 +44,16 @@ def test_a_row_tells_why_nobody_is_told() -> None:
     assert told_row.gate is None
 
 
+def test_every_row_has_a_command() -> None:
+    """A finding that names none has its rule's, with the subject's name, as its messages have."""
+    book = told([transition()]).book
+    commands = []
+    for named in ("", "df -h /models"):
+        states = {key: replace(state, command=named) for key, state in book.states.items()}
+        commands += [row.command for row in open_alerts(AlertBook(states=states), {})]
+    assert commands == ["appliance status genesis", "df -h /models"]
+
+
 @pytest.mark.parametrize(
     ("subject", "words"),
     [

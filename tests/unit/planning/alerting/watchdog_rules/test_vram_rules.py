@@ -97,6 +97,9 @@ def test_words_of_foreign_holders() -> None:
         "also 5.0 GiB by ollama (pid 7, user ana)",
         "also 512 MiB by blender (pid 8, user ana)",
     )
+    assert one.command == "ps -o user,lstart,args -p 4121"
+    alone = of_rule(looked([box_look(retired, gpus=())]), AlertRule.FOREIGN_HOLDER)["box"]
+    assert alone.command == "appliance stop oldmix"
 
 
 @pytest.mark.parametrize(
