@@ -162,6 +162,8 @@ class Applied:
     """Whether all requests share one cache of `context_tokens`."""
     assume_free: bool = False
     """Whether to start it also on GPUs whose memory cannot be read."""
+    draft_path: str | None = None
+    """File or directory of the draft model, which must exist too; None: nothing to check."""
     speculative: bool = False
     """Whether the profile declares speculative decoding."""
     tools: bool = False

@@ -102,7 +102,7 @@ KV_TYPES: Final = {
         )
     },
 }
-_SIXTEEN_BITS: Final = {"bf16": {"bfloat16"}, "f16": {"float16", "half"}}
+_SIXTEEN_BITS: Final = {"bf16": ("bfloat16",), "f16": ("float16", "half")}
 """Values of ``dtype`` by the type of a sixteen-bit cache."""
 
 _SAMPLING: Final = {
@@ -472,8 +472,12 @@ def _problems(profile: Profile) -> Iterator[Problem]:
 
 def _dtype_problems(profile: Profile, options: VllmOptions) -> Iterator[Problem]:
     kv = None if profile.kv is None else profile.kv.k
-    if kv in _SIXTEEN_BITS and options.dtype not in {None, "auto", *_SIXTEEN_BITS[kv]}:
-        text = f'a cache of "{kv}" needs a model of that type, and dtype is "{options.dtype}"'
+    if kv in _SIXTEEN_BITS and options.dtype not in _SIXTEEN_BITS[kv]:
+        wanted = _SIXTEEN_BITS[kv][0]
+        text = (
+            f'vLLM takes a cache of "{kv}" only for a model that runs in that type: set dtype = "{wanted}" '
+            'in [vllm], or kv = "auto"'
+        )
         yield Problem(where=("kv",), text=text)
 
 

@@ -117,8 +117,8 @@ of one owner, loopback only, never root, readiness and a complete stop; root is 
   given `ctx` times `parallel`; with `kv_unified` the requests share `ctx` tokens.
 - `served` may hold patterns such as `claude-*`. An engine is given the plain names only, or the
   profile's name when there is none.
-- `kv = "f16"` and `"bf16"` are `float16` and `bfloat16` for vLLM, which takes only the model's own of the two. `"auto"` is
-  what the checkpoint says, and may be FP8. SGLang has no `f16`.
+- `kv = "f16"` and `"bf16"` are `float16` and `bfloat16` for vLLM, which takes the one that the model runs in: `dtype` has to
+  say it too. `"auto"` is what the checkpoint says, and may be FP8. SGLang has no `f16`.
 - `thinking` is `--reasoning` for llama-server, and `enable_thinking` in `--default-chat-template-kwargs` for vLLM and
   SGLang. A budget is `--reasoning-budget` for llama-server. vLLM and SGLang take one from requests alone, so the gateway
   sets it in each, and removes a client's own; both need a `reasoning_parser`.

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from appliance.adapters.build_records import current_build
 from appliance.adapters.files.access import read_access
-from appliance.adapters.files.presence import engine_presence, model_presence
+from appliance.adapters.files.presence import draft_presence, engine_presence, model_presence
 from appliance.adapters.model_files.reading import ModelChecks
 from appliance.domain.profile import Applied, Catalogue
 from appliance.planning.admission.build_findings import build_findings
@@ -39,6 +39,7 @@ def _file_facts(applied: Applied, models: ModelChecks, unit_dir: Path) -> Profil
     return ProfileFacts(
         model=model,
         model_problem=problem,
+        draft=draft_presence(applied),
         engine=engine_presence(applied),
         access=read_access(applied, unit_dir),
     )

@@ -48,7 +48,8 @@ _LONG_SHEBANG: Final = b"'''exec' "
 def follow(applied: Applied, words: Sequence[str], programs: Sequence[str]) -> Reached:
     """Return the targets of the paths of a launch: `words`, the model's files, `programs`."""
     named = [*_named_files(words)] if ENGINES[applied.engine].arguments_name_files else []
-    opened = (*_model_files(applied), *named)
+    opened = (*_model_files(applied), *_draft(applied), *named)
+    known = {*named, *_draft(applied)}
     run = [
         place
         for program in (applied.binary, *programs)
@@ -58,7 +59,7 @@ def follow(applied: Applied, words: Sequence[str], programs: Sequence[str]) -> R
         files=tuple(dict.fromkeys(p for p in named if p != applied.model_path)),
         places=_apart(
             applied.model_path,
-            (p for path in opened for p in _places(path) if p not in named),
+            (p for path in opened for p in _places(path) if p not in known),
         ),
         programs=tuple(dict.fromkeys(p for p in run if p != applied.binary)),
     )
@@ -79,7 +80,7 @@ def read_access(applied: Applied, unit_dir: Path) -> AccessFacts | None:
         return None
     look = cache(_node)  # Most paths begin with the same directories.
     run = dict.fromkeys(_run_by(applied.binary, of_one_owner=False))
-    read = dict.fromkeys([*_model_files(applied), *applied.files])
+    read = dict.fromkeys([*_model_files(applied), *_draft(applied), *applied.files])
     ways = [*((p, Use.RUN) for p in run), *((p, Use.READ) for p in read)]
     return AccessFacts(
         user=identity.user,
@@ -132,14 +133,20 @@ def _model_files(applied: Applied) -> list[str]:
     return [str(file) for file in (first, *inside[:_MOST_FILES])]
 
 
+def _draft(applied: Applied) -> tuple[str, ...]:
+    return () if applied.draft_path is None else (applied.draft_path,)
+
+
 def _named_files(words: Sequence[str]) -> Iterator[str]:
     """Return files among an engine's arguments: templates, adapters, a draft model, a projector."""
     for before, word in zip(("", *words), words, strict=False):
         option, equals, value = word.partition("=")
-        path = value if equals and option.startswith("--") else word
+        named = value if equals and option.startswith("--") else word
         written = (option if equals else before) in _WRITTEN
-        if path.startswith("/") and not written and _is_file(path):
-            yield path
+        # Adapters are a list with commas; a file may have one in its name.
+        for path in dict.fromkeys((named, *named.split(","))):
+            if path.startswith("/") and not written and _is_file(path):
+                yield path
 
 
 def _is_file(path: str) -> bool:

@@ -39,6 +39,11 @@ def model_presence(applied: Applied, models: ModelChecks) -> tuple[Presence, str
     return (Presence.DAMAGED if damaged else Presence.MISSING), fault.problem
 
 
+def draft_presence(applied: Applied) -> Presence:
+    """Tell whether the draft model exists, where the profile has one."""
+    return Presence.PRESENT if applied.draft_path is None else _presence(applied.draft_path)
+
+
 def engine_presence(applied: Applied) -> Presence:
     """Tell whether the engine's program exists, and the Python package that it needs."""
     engine = ENGINES.get(applied.engine)  # None: a header of another release

@@ -43,6 +43,8 @@ def file_findings(applied: Applied, facts: ProfileFacts) -> Iterator[PreflightFi
         yield refuse(f"model file missing: {path} (is {mount} mounted?)")
     if facts.model is Presence.DAMAGED:
         yield refuse(f"model file damaged: {facts.model_problem}")
+    if facts.draft is Presence.MISSING:
+        yield refuse(f"draft model missing: {applied.draft_path}")
     if facts.engine is Presence.MISSING:
         file = applied.source_path.rpartition("/")[2]
         yield refuse(f"engine not found: {applied.binary}: install it or correct {file}")

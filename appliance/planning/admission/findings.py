@@ -96,6 +96,8 @@ class ProfileFacts:
     model: Presence = Presence.PRESENT
     model_problem: str = ""
     """Phrase that says how the model is seen to be damaged; empty: no damage is known."""
+    draft: Presence = Presence.PRESENT
+    """Presence of the draft model."""
     engine: Presence = Presence.PRESENT
     port_user: str | None = None
     """User whose process listens on the profile's port; None: no process does."""

@@ -110,6 +110,7 @@ def compile_applied(
         shares_cache=memory.shares_cache,
         assume_free=profile.need.assume_free,
         speculative=profile.speculative is not None,
+        draft_path=_draft_path(profile, hf_home),
         tools=engine.tools(profile) if profile.tools is None else profile.tools,
         abilities=abilities_of(profile, found.weights),
         context_tokens=found.context_tokens,
@@ -125,6 +126,12 @@ def model_path(model: str, hf_home: str) -> str | None:
     if repository is not None:
         return hf_cache_path(repository, hf_home)
     return model if model.startswith("/") else None
+
+
+def _draft_path(profile: Profile, hf_home: str) -> str | None:
+    """Return the file or directory of the draft model; None: there is none."""
+    draft = None if profile.speculative is None else profile.speculative.model
+    return None if draft is None else model_path(draft, hf_home)
 
 
 def fingerprint(profile: Profile, invocation: Invocation, weights_bytes: int | None) -> str:

@@ -159,7 +159,9 @@ def _after(spec: UnitSpec) -> tuple[str, ...]:
 
 def _required_paths(spec: UnitSpec) -> tuple[str, ...]:
     """Return the paths whose file systems must be mounted before a start."""
-    own = [p for p in (spec.applied.model_path, spec.applied.binary) if p and p.startswith("/")]
+    applied = spec.applied
+    paths = (applied.model_path, applied.draft_path, applied.binary)
+    own = [path for path in paths if path and path.startswith("/")]
     return tuple(dict.fromkeys([*own, *spec.profile.order.mounts]))
 
 

@@ -146,8 +146,14 @@ def test_keys_of_llama_server(keys: str, arguments: str) -> None:
 @pytest.mark.parametrize(
     ("keys", "arguments"),
     [
-        ('kv = "f16"\n', "--kv-cache-dtype float16"),
-        ('kv = "bf16"\n', "--kv-cache-dtype bfloat16"),
+        (
+            'kv = "f16"\n' + VLLM + 'dtype = "half"\n',
+            "--kv-cache-dtype float16 --dtype half",
+        ),
+        (
+            'kv = "bf16"\n' + VLLM + 'dtype = "bfloat16"\n',
+            "--kv-cache-dtype bfloat16 --dtype bfloat16",
+        ),
         ('kv = "auto"\n', "--kv-cache-dtype auto"),
         ('kv = "nvfp4"\n', "--kv-cache-dtype nvfp4"),
         ('kv = "int8_per_token_head"\n', "--kv-cache-dtype int8_per_token_head"),

@@ -7,6 +7,7 @@ import importlib.util
 import json
 import os
 import time
+import tomllib
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
@@ -40,6 +41,19 @@ needs_engine = pytest.mark.skipif(
 )
 pytestmark = pytest.mark.timeout(MODEL_S + 60)
 SECRET = "a sentence that no log may repeat"  # noqa: S105
+
+
+CORS_SINCE = (2026, 7, 10068)
+"""First build of the wheel whose server can be told which origins to allow; 2026.7.9873 cannot."""
+
+
+def test_the_lower_bound_of_the_wheel_has_what_is_set() -> None:
+    """No build is installed to which the embedded engine's settings would be unknown."""
+    project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())
+    (requirement,) = project["project"]["optional-dependencies"]["embedded"]
+    name, _, version = requirement.partition(">=")
+    assert name == "xllamacpp"
+    assert tuple(map(int, version.split("."))) >= CORS_SINCE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

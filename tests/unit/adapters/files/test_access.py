@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from appliance.adapters.files.access import follow, read_access
+from appliance.adapters.files.presence import draft_presence
 from appliance.domain.profile import Applied
 from appliance.planning.admission.engine_files import access_findings
-from appliance.planning.admission.findings import AccessFacts, Level, Node, Use, Walk
+from appliance.planning.admission.findings import AccessFacts, Level, Node, Presence, Use, Walk
 from appliance.planning.units.sandbox import Sight, sight_of, view_in, view_of
 from tests.fakes.unit_specs import made
 
@@ -259,21 +260,37 @@ def test_files_of_a_launch_are_followed(tmp_path: Path) -> None:
     (tmp_path / "draft.gguf").write_bytes(b"GGUF")
     (tmp_path / "log").write_bytes(b"")
     profile = replace(PROFILE, model=str(parts[0]), model_path=str(parts[0]))
+    (tmp_path / "lora.gguf").write_bytes(b"GGUF")
     words = [
         "-md",
         f"{tmp_path}/draft.gguf",
-        f"--lora={tmp_path}/none",
+        f"--lora={tmp_path}/none,{tmp_path}/lora.gguf",
         "--log-file",
         f"{tmp_path}/log",
     ]
     reached = follow(profile, words, [])
-    assert reached.files == (f"{tmp_path}/draft.gguf",)
+    assert reached.files == (f"{tmp_path}/draft.gguf", f"{tmp_path}/lora.gguf")
     assert set(reached.places) == {
         f"{blobs}/{parts[0].name}",
         str(parts[1]),
         f"{blobs}/{parts[1].name}",
     }
     assert follow(replace(profile, engine="command"), words, []).files == ()
+
+
+def test_a_draft_model_is_followed_and_checked(tmp_path: Path) -> None:
+    """A draft model may be a directory, which no argument of its own has to name."""
+    real = tmp_path / "real"
+    real.mkdir()
+    (tmp_path / "draft").symlink_to(real)
+    profile = replace(PROFILE, draft_path=f"{tmp_path}/draft", user="nobody")
+    assert follow(profile, [], []).places == (str(real),)
+    facts = read_access(profile, tmp_path)
+    assert facts is not None
+    assert str(real) in {walk.nodes[-1].path for walk in facts.walks if walk.use is Use.READ}
+    assert draft_presence(profile) is Presence.PRESENT
+    assert draft_presence(replace(profile, draft_path=f"{tmp_path}/none")) is Presence.MISSING
+    assert draft_presence(PROFILE) is Presence.PRESENT
 
 
 def test_the_ways_are_as_the_file_system_has_them(tmp_path: Path) -> None:

@@ -136,7 +136,13 @@ COMMAND = 'engine = "command"\nport = 8104\n[command]\nargv = {}\n'
         ),
         (
             VLLM + 'kv = "f16"\n[vllm]\ndtype = "bfloat16"\n',
-            'genesis.toml:5: a cache of "f16" needs a model of that type, and dtype is "bfloat16"',
+            ('genesis.toml:5: vLLM takes a cache of "f16" only for a model that runs in that type: '
+             'set dtype = "float16" in [vllm], or kv = "auto"'),
+        ),
+        (
+            VLLM + 'kv = "bf16"\n',
+            ('genesis.toml:5: vLLM takes a cache of "bf16" only for a model that runs in that type: '
+             'set dtype = "bfloat16" in [vllm], or kv = "auto"'),
         ),
         (
             SGLANG + 'kv = "f16"\n',

@@ -14,6 +14,7 @@ from appliance.engines import ENGINES
 from appliance.engines.llama_server import LlamaServerOptions
 from appliance.engines.shared.engine import InvocationContext
 from appliance.planning.profiles.compilation import ProfileSource, claim_of, warm_up_of
+from appliance.planning.units.sandbox import opened
 from appliance.planning.units.specs import spec_of
 from tests.fakes.profile_texts import MINIMAL
 from tests.fakes.profiles import applied
@@ -247,6 +248,25 @@ def test_the_model_is_checked_where_the_engine_will_look(
     source = ProfileSource(path="/etc/x.toml", sha256="0")
     spec = spec_of(found, source, InvocationContext(hf_home="/hf"))
     assert spec.applied.model_path == path
+
+
+@pytest.mark.parametrize(
+    ("draft", "path"),
+    [
+        ("", None),
+        (', model = "/d.gguf"', "/d.gguf"),
+        (', model = "hf:o/n:Q4"', "/hf/hub/models--o--n"),
+    ],
+)
+def test_a_draft_model_is_looked_for_too(draft: str, path: str | None) -> None:
+    """The unit waits for the file system of a draft model, and shows it to the engine."""
+    text = f'speculative = {{ method = "mtp", tokens = 3{draft} }}\n'
+    source = ProfileSource(path="/etc/x.toml", sha256="0")
+    spec = spec_of(
+        profile(MINIMAL["llama-server"] + text), source, InvocationContext(hf_home="/hf")
+    )
+    assert spec.applied.draft_path == path
+    assert (path in opened(spec.applied)) == (path is not None)
 
 
 def test_what_is_compiled_is_what_runs() -> None:

@@ -615,6 +615,7 @@ async def test_failed_rollback_says_both_reasons() -> None:
     [
         (ProfileFacts(model=Presence.MISSING), Mark.LIVE, "model file missing"),
         (ProfileFacts(engine=Presence.MISSING), Mark.LIVE, "engine not found"),
+        (ProfileFacts(draft=Presence.MISSING), Mark.LIVE, "draft model missing"),
         (
             ProfileFacts(port_user="ollama"),
             Mark.LIVE,
