@@ -20,7 +20,7 @@ _PROFILES: Final = "/etc/appliance/profiles"
 _RESET: Final = f"""
 systemctl start appliance-supervisor.service appliance-gateway.service appliance-health.service
 appliance cancel >/dev/null 2>&1; appliance wait >/dev/null 2>&1
-rm -rf {_PROFILES}/* /etc/appliance/targets.toml /etc/appliance/canaries
+rm -rf {_PROFILES}/* /etc/appliance/targets.toml /etc/appliance/canaries/*
 rm -rf /etc/systemd/system/appliance-backend-*.d
 """
 _WITHOUT_SETTINGS: Final = """
