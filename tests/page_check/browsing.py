@@ -341,7 +341,9 @@ def check_alert(browsing: Browsing, pictures: Path) -> None:
         with page.expect_navigation():
             page.keyboard.press("Enter")
         page.locator(".alerts", has_text="acked").wait_for(timeout=20_000)
-        page.set_content(
+        # A page of its own: the box's own would refuse the styles.
+        notification = page.context.new_page()
+        notification.set_content(
             NOTIFICATION.format(
                 priority=message.get("priority", 3),
                 title=escape(message.get("title", "")),
@@ -352,7 +354,7 @@ def check_alert(browsing: Browsing, pictures: Path) -> None:
                 ),
             )
         )
-        page.locator("article").screenshot(path=pictures / "alert-phone.png")
+        notification.locator("article").screenshot(path=pictures / "alert-phone.png")
 
 
 def check_extras(browsing: Browsing) -> None:

@@ -85,7 +85,8 @@ class BoxShell:
 
     def _interrupt(self) -> None:
         time.sleep(_INTERRUPT_AFTER_S)  # real time: the reader of the page looks at it for a while
-        self._box.run(f"pkill -INT -P {self._pid}", check=False)
+        # On a busy machine the shell may not have started it yet.
+        self._box.wait_for(f"pkill -INT -P {self._pid}", timeout_s=_LONGEST_S)
 
     def _send(self, line: str) -> None:
         pipe = self._stream.process.stdin
