@@ -23,7 +23,10 @@ FLAGS = [
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
     "--host-resolver-rules=MAP evil.example 127.0.0.1",
 ]
-PHASES = ["preflight", "hold", "drain", "stop", "release", "start", "load", "warm-up", "commit"]
+PHASES = [
+    *("preflight", "hold", "drain", "stop", "release", "start", "load"),
+    *("warm-up", "verify", "commit"),
+]
 """Phases of a switch in their order; quick ones may be missed."""
 MOST_TABS = 200
 

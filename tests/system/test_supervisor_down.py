@@ -299,7 +299,8 @@ def settled(fleet: Fleet) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "moment", ["accepted", "preflight", "stop", "release", "load", "warm-up", "commit"]
+    "moment",
+    ["accepted", "preflight", "stop", "release", "load", "warm-up", "verify", "commit"],
 )
 def test_switch_outlives_the_supervisor(fleet: Fleet, moment: str) -> None:
     """Killed in any phase, it goes on with the switch, and the waiting command sees the end."""

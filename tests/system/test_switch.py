@@ -33,7 +33,7 @@ def test_switch_serves_and_commits(fleet: Fleet) -> None:
     assert fleet.active() == ["b"]
     phases = [e["phase"] for e in answer.events if e["event"] == "phase" and e["state"] == "done"]
     assert phases[0] == "preflight"
-    assert phases[-2:] == ["warm-up", "commit"]
+    assert phases[-3:] == ["warm-up", "verify", "commit"]
     assert "hello from 9002" in fleet.box.run(ask(9002)).stdout
 
 
