@@ -55,6 +55,46 @@ def test_it_has_the_name_and_the_window_of_its_profile(fleet: Fleet, name: str) 
     assert props["default_generation_settings"]["n_ctx"] == ctx
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_it_runs_as_declared(fleet: Fleet, name: str) -> None:
+    """Every fact that its profile declares is on its page or in its log, and agrees."""
+    answer = fleet.switch(name)
+    told = [e["text"] for e in answer.events if e.get("phase") == "verify" and e["state"] == "done"]
+    assert told == [f"{name}: 4 facts agree"]
+    found = json.loads(fleet.box.run(f"appliance verify {name} --json").stdout)
+    (row,) = found["profiles"]
+    states = {fact["topic"]: fact["state"] for fact in row["verification"]["facts"]}
+    assert states == dict.fromkeys(("ctx", "parallel", "model", "gpu_layers"), "agrees")
+    assert row["verification"]["faults"] == []
+
+
+def test_a_context_that_is_not_the_declared_one_undoes_a_switch(fleet: Fleet) -> None:
+    """A unit edited by hand halves the context: both values and the page are told, the other model is back."""
+    fleet.switch("smol-long")
+    unit = fleet.box.root / "etc/systemd/system/appliance-backend-smol.service"
+    text = unit.read_text()
+    assert "--ctx 2048" in text
+    unit.write_text(text.replace("--ctx 2048", "--ctx 1024"))
+    fleet.box.run("systemctl daemon-reload")
+    answer = fleet.cli("switch", "smol")
+    assert answer.exit == 10
+    assert (
+        "smol runs otherwise than declared: context per request 2048 declared (ctx),"
+        " 1024 reported (/props n_ctx)" in answer.result["message"]
+    )
+    assert fleet.active() == fleet.committed() == ["smol-long"]
+    # What a person starts by hand stays, and the status says what is wrong with it.
+    fleet.box.run(
+        "systemctl stop appliance-backend-smol-long; systemctl start appliance-backend-smol"
+    )
+    said = "context per request 2048 declared (ctx), 1024 reported"
+    fleet.box.wait_for(f"appliance status | grep -qF '{said}'", timeout_s=60)
+    assert fleet.box.run("appliance verify; echo status $?").stdout.endswith("status 1\n")
+    unit.write_text(text)
+    fleet.box.run("systemctl daemon-reload; appliance restart smol")
+    fleet.switch("smol")
+
+
 def test_bench_measures_it_through_the_gateway(fleet: Fleet) -> None:
     """Effective tok/s are all tokens over the wall time, by the bench's own raw rows."""
     fleet.switch("smol")
