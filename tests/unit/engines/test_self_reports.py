@@ -116,11 +116,13 @@ def test_older_builds_use_other_words(line: str, topic: Topic, text: str) -> Non
         "llama_kv_cache: attn_rot_k = 0",
         "llama_memory_recurrent: size = 1.00 MiB, R (f32): 0.5 MiB, S (f32): 0.5 MiB",
         "loaded meta data with no path",
+        "a line of another kind",
     ],
 )
 def test_lines_without_a_fact(line: str) -> None:
     """Lines that resemble the known ones tell nothing."""
-    assert not values(log("llama-server", ["constructing llama_context", line]))
+    assert not values(log("llama-server", [line, "constructing llama_context", line]))
+    assert not values(log("llama-server", ["constructing llama_context"] * 2 + [line]))
 
 
 def test_a_box_without_gpus_has_no_layers_there() -> None:
@@ -172,7 +174,15 @@ def test_vllm_tells_by_pages_and_log() -> None:
 
 def test_sglang_tells_by_its_arguments() -> None:
     """The page with the settled arguments tells all, and its key is not among the facts."""
-    setting = Settings(model="owner/name", slots=8, drafts=3, draft_model="/d", build="0.5.23")
+    setting = Settings(
+        model="owner/name",
+        slots=8,
+        drafts=3,
+        draft_model="/d",
+        build="0.5.23",
+        attention="fa3",
+        thinking=False,
+    )
     told = described("sglang", sglang_pages(setting))
     found = values(told)
     assert found[Topic.SLOTS] == "8"
@@ -180,9 +190,60 @@ def test_sglang_tells_by_its_arguments() -> None:
     assert found[Topic.DRAFT_TOKENS] == "3"
     assert found[Topic.DRAFT_MODEL] == "/d"
     assert found[Topic.FLASH_ATTENTION] == "fa3"
+    assert found[Topic.THINKING] == "off"
     assert found[Topic.BUILD] == "0.5.23"
     assert {w for f in told.facts if f.topic is Topic.MODEL for w in f.words} == {"hf:owner/name"}
     assert "secret" not in repr(told)
+
+
+def test_not_each_algorithm_drafts_in_steps() -> None:
+    """Steps of an algorithm that has none are no number of drafted tokens."""
+    setting = Settings(model="/m", drafts=3, algorithm="NGRAM")
+    found = values(described("sglang", sglang_pages(setting)))
+    assert found[Topic.DRAFTS] == "on"
+    assert Topic.DRAFT_TOKENS not in found
+
+
+def test_arguments_as_text_are_read_too() -> None:
+    """SGLang gives the template's arguments as an object, or as the text of its command line."""
+    info = json.loads(sglang_pages(Settings(model="/m"))["/server_info"])
+    info["default_chat_template_kwargs"] = '{"enable_thinking": true}'
+    pages = {**sglang_pages(Settings(model="/m")), "/server_info": json.dumps(info)}
+    assert values(described("sglang", pages))[Topic.THINKING] == "on"
+
+
+def test_older_servers_do_not_tell_of_drafts() -> None:
+    """Slots without a word on drafts leave it unknown."""
+    pages = {**llama_pages(PLAIN), "/slots": '[{"id": 0, "n_ctx": 8192}]'}
+    told = described("llama-server", pages)
+    assert Topic.DRAFTS not in values(told)
+    assert not told.faults
+
+
+def test_ngrams_are_drafts_of_no_model() -> None:
+    """VLLM names neither a model nor tokens where none is used."""
+    line = "engine (v0.32.0) with config: model='/m', speculative_config=SpeculativeConfig(method='suffix')"
+    found = values(log("vllm", [line]))
+    assert found[Topic.DRAFTS] == "on"
+    assert not {Topic.DRAFT_MODEL, Topic.DRAFT_TOKENS} & found.keys()
+
+
+def test_a_line_that_is_cut_tells_what_it_has() -> None:
+    """vLLM's line on its configuration may end early, and tells the version all the same."""
+    assert values(log("vllm", ["Initializing a V1 LLM engine (v0.33.0)"])) == {
+        Topic.BUILD: "0.33.0"
+    }
+
+
+def test_weights_of_a_second_model_are_not_the_first_ones() -> None:
+    """Lines between the headers of a draft model and its context are about the draft model."""
+    lines = [
+        "loaded meta data with 3 pairs from /a.gguf (version GGUF V3)",
+        "loaded meta data with 3 pairs from /b.gguf (version GGUF V3)",
+        "load_tensors: offloaded 3/9 layers to GPU",
+    ]
+    found = values(log("llama-server", lines))
+    assert found == {Topic.MODEL: "/a.gguf", Topic.DRAFT_MODEL: "/b.gguf"}
 
 
 def test_a_path_in_the_cache_is_a_repository() -> None:

@@ -57,6 +57,8 @@ thinking = "off"
 speculative = { method = "mtp", tokens = 3 }
 [vllm]
 chat_template = "/etc/x.jinja"
+attention_backend = "FLASHINFER"
+quantization = "awq"
 """
 SGLANG: Final = """
 engine = "sglang"
@@ -66,7 +68,8 @@ port = 8102
 ctx = 32768
 parallel = 4
 kv = "fp8"
-speculative = { method = "eagle", tokens = 3 }
+thinking = "off"
+speculative = { method = "eagle", tokens = 3, model = "/d" }
 [sglang]
 attention_backend = "fa3"
 """
@@ -157,7 +160,10 @@ PLANTED: Final[Mapping[str, tuple[str, Mapping[str, object], str]]] = {
     "vllm on the CPU": (VLLM, {"layers": "0/0"}, "all declared (gpus), cpu reported (log"),
     "sglang slots": (SGLANG, {"slots": 3}, "3 reported (/server_info effective_max_running"),
     "sglang drafts": (SGLANG, {"drafts": 0}, "off reported (/server_info speculative_algo"),
-    "sglang attention": (SGLANG, {"flash_attn": False}, "fa3 declared ([sglang] attention_back"),
+    "sglang attention": (SGLANG, {"attention": "triton"}, "fa3 declared ([sglang] attention_back"),
+    "sglang thinking": (SGLANG, {"thinking": True}, "on reported (/server_info default_chat"),
+    "sglang draft model": (SGLANG, {"draft_model": "/e"}, "/d declared (speculative.model), /e"),
+    "vllm attention": (VLLM, {"attention": "TRITON_ATTN"}, "TRITON_ATTN reported (log: attention"),
 }
 
 

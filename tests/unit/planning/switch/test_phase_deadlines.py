@@ -37,6 +37,7 @@ SWITCH = Operation(
         (Phase.START, 1830.0),
         (Phase.LOAD, 1830.0),
         (Phase.WARM_UP, 150.0),
+        (Phase.VERIFY, 45.0),
         (Phase.COMMIT, 30.0),
     ],
 )
