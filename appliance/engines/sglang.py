@@ -82,6 +82,7 @@ from appliance.engines.shared.self_report import (
     SelfReport,
     on_off,
     spoken,
+    version_words,
 )
 
 # srt/server_args.py, kv_cache_dtype. "auto" takes FP8 from a checkpoint that names it.
@@ -462,7 +463,7 @@ def _server_info(page: str) -> Iterator[Reading]:
     yield from reader.word(Topic.QUANTIZATION, info, "quantization", words=method_words)
     yield from reader.word(Topic.CHAT_TEMPLATE, info, "chat_template")
     yield from reader.word(Topic.FLASH_ATTENTION, info, "attention_backend")
-    yield from reader.word(Topic.BUILD, info, "version")
+    yield from reader.word(Topic.BUILD, info, "version", words=version_words)
     if "speculative_algorithm" in info:
         algorithm = info["speculative_algorithm"]
         word = on_off(is_on=algorithm is not None)

@@ -86,6 +86,7 @@ from appliance.engines.shared.self_report import (
     counted,
     on_off,
     spoken,
+    version_words,
 )
 
 # vllm/config/cache.py, CacheDType. "auto" is no sixteen-bit type: it takes FP8 from a checkpoint that
@@ -599,7 +600,7 @@ _CONFIG_VALUES: Final = (
     (Topic.GPU_LAYERS, "device_config", re.compile(r"\bdevice_config=(\w{1,40})"), place_words),
     (Topic.QUANTIZATION, "quantization", re.compile(r"\bquantization=([\w-]{1,40})"), method_words),
     (Topic.MODEL, "model", re.compile(r"\bconfig: model='([^']{1,4096})'"), model_words),
-    (Topic.BUILD, "version", re.compile(r"engine \(v([^)]{1,80})\)"), None),
+    (Topic.BUILD, "version", re.compile(r"engine \(v([^)]{1,80})\)"), version_words),
 )
 """Words in the line with which an engine core begins (vllm/v1/engine/core.py)."""
 _CONTEXT: Final = re.compile(r"\bmax_seq_len=(\d{1,9})\b")

@@ -15,6 +15,7 @@ from appliance.domain.journal_events import JournalEvent, event_fields
 from appliance.domain.observed import ObservedUnit
 from appliance.domain.profile import Applied
 from appliance.planning.status.document import VerificationRow
+from appliance.planning.verification.declaration import build_facts
 from appliance.planning.verification.fact_comparison import Verification, compare
 from appliance.planning.verification.self_description import log_description, together
 from appliance.planning.verification.verification_rows import verification_row
@@ -107,11 +108,13 @@ class EngineVerifier:
         return await self._verified(applied, observed.unit(applied.name))
 
     async def _verified(self, applied: Applied, unit: ObservedUnit) -> VerificationRow:
-        told, lines = await asyncio.gather(
-            self._backend.describe(applied), self._first_lines(applied.name, unit)
+        told, lines, build = await asyncio.gather(
+            self._backend.describe(applied),
+            self._first_lines(applied.name, unit),
+            self._host.build(applied),
         )
         described = together((told, log_description(applied, lines)))
-        verification = compare(applied.declared, described)
+        verification = compare((*applied.declared, *build_facts(build)), described)
         row = verification_row(verification, at_unix_s=self._clock.unix_s())
         if note := difference_note(row):
             mismatch = event_fields(JournalEvent.PROFILE_MISMATCH, profiles=(applied.name,))

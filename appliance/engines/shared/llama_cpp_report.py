@@ -24,8 +24,11 @@ from appliance.engines.shared.self_report import (
     counted,
     on_off,
     spoken,
+    version_words,
 )
 
+TELLING_LEVEL: Final = "4"
+"""Level of the log at which llama.cpp tells what it has loaded (common/log.cpp)."""
 _PAD: Final = 256
 """Tokens to a multiple of which llama.cpp rounds a context up."""
 _MIB: Final = 1 << 20
@@ -80,7 +83,7 @@ def _props(page: str) -> Iterator[Reading]:
     yield from reader.number(Topic.SLOTS, props, "total_slots")
     yield from reader.word(Topic.MODEL, props, "model_path", words=_model_words)
     yield from reader.word(Topic.QUANTIZATION, props, "model_ftype", words=_quantization_words)
-    yield from reader.word(Topic.BUILD, props, "build_info", words=_build_words)
+    yield from reader.word(Topic.BUILD, props, "build_info", words=version_words)
 
 
 def _slots(page: str) -> Iterator[Reading]:
@@ -107,11 +110,6 @@ def _drafts(rows: Sequence[Mapping[str, object]]) -> Iterator[Reading]:
 def _quantization_words(file_type: str) -> tuple[str, ...]:
     """Return the type in llama.cpp's words for a file: ``q4_k`` of ``Q4_K - Medium``."""
     return (file_type.removeprefix("(guessed) ").partition(" ")[0].lower(),)
-
-
-def _build_words(info: str) -> tuple[str, ...]:
-    """Return the build and its number, such as ``b11549`` of ``b11549-1a2b3c4d``."""
-    return info, info.partition("-")[0]
 
 
 def log_facts(lines: Sequence[str]) -> Iterator[Reading]:

@@ -5,6 +5,7 @@ length, in linear time, and give what they cannot use as `Nonsense`.
 """
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -13,6 +14,7 @@ from appliance.domain.running_facts import ReportedFact, Topic
 
 _MOST_TEXT: Final = 200
 _MOST_NUMBER: Final = 1 << 48
+_VERSION: Final = re.compile(r"\d[\w.+]{0,80}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +135,12 @@ def shown(text: str) -> str:
     """Return a text of an engine fit for a message: cut, without control characters."""
     cut = text if len(text) <= _MOST_TEXT else f"{text[: _MOST_TEXT - 1]}…"
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in cut)
+
+
+def version_words(text: str) -> tuple[str, ...]:
+    """Return the number in a version: ``11549`` of ``b11549-1a2b3c4d``, as of ``version: 11549 (1a2b3c4d)``."""
+    number = _VERSION.search(text)
+    return (number[0] if number else text,)
 
 
 def on_off(*, is_on: bool) -> str:

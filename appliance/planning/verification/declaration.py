@@ -4,10 +4,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
+from appliance.domain.engine_build import EngineBuild
 from appliance.domain.patch_report import verdicts
 from appliance.domain.running_facts import DeclaredFact, ReportedFact, Topic
 from appliance.domain.spec import Profile
 from appliance.engines import ENGINES
+from appliance.engines.shared.self_report import shown, version_words
 
 _APPLIED: Final = "applied"
 
@@ -29,6 +31,21 @@ def _facts(profile: Profile) -> Iterator[DeclaredFact]:
             text=_APPLIED,
             words=(_APPLIED,),
             subject=name,
+        )
+
+
+def build_facts(build: EngineBuild | None) -> Iterator[DeclaredFact]:
+    """Yield the build that the command was spelled for; nothing where it is not known.
+
+    A difference fails nothing: programs write versions in more than one form.
+    """
+    if build is not None and build.version:
+        yield DeclaredFact(
+            topic=Topic.BUILD,
+            key="binary",
+            text=shown(build.version),
+            words=version_words(build.version),
+            fails=False,
         )
 
 

@@ -61,8 +61,8 @@ def added(engine: str, keys: str) -> str:
         ),
         ('speculative = { method = "ngram-mod" }\n', "--spec-type ngram-mod"),
         (
-            'speculative = { method = "ngram-cache", tokens = 4 }\n',
-            "--spec-type ngram-cache --spec-draft-n-max 4",
+            'speculative = { method = "ngram-cache", tokens = 5 }\n',
+            "--spec-type ngram-cache --spec-draft-n-max 5",
         ),
         (
             (
@@ -76,7 +76,7 @@ def added(engine: str, keys: str) -> str:
         ),
         (
             (
-                'speculative = { method = "eagle3", tokens = 3, model = "/d.gguf", gpu_layers = 4,'
+                'speculative = { method = "eagle3", tokens = 3, model = "/d.gguf", gpu_layers = 5,'
                 ' device = "CUDA1", kv = "q8_0" }\n'
             ),
             (
@@ -113,7 +113,7 @@ def added(engine: str, keys: str) -> str:
             LLAMA + "override_tensor = ['exps=CPU', 'blk\\.1\\.=CUDA1']\n",
             r"--override-tensor exps=CPU --override-tensor blk\.1\.=CUDA1",
         ),
-        (LLAMA + "ctx_checkpoints = 4\nswa_full = true\n", "--ctx-checkpoints 4 --swa-full"),
+        (LLAMA + "ctx_checkpoints = 5\nswa_full = true\n", "--ctx-checkpoints 5 --swa-full"),
         (LLAMA + "main_gpu = 3\n", "--main-gpu 3"),
         (LLAMA + "kv_offload = false\n", "--no-kv-offload"),
         (LLAMA + "mmproj_auto = false\nop_offload = true\n", "--op-offload --no-mmproj"),

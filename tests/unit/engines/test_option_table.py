@@ -22,7 +22,16 @@ TYPED = {
 EXCLUSIVE = {"llama-server.load_mode", "llama-server.n_cpu_moe"}
 """Keys that another one in that profile excludes."""
 OURS = {
-    *("--host", "--port", "--uds", "--fit", "--metrics", "--offline", "--cors-origins"),
+    *(
+        "--host",
+        "--port",
+        "--uds",
+        "--fit",
+        "--log-verbosity",
+        "--metrics",
+        "--offline",
+        "--cors-origins",
+    ),
     *("--no-cors-credentials", "--allowed-origins", "--enable-metrics"),
 }
 UNTYPED = {"--poll", "--no-warmup", "--seed", "--stream-interval"}

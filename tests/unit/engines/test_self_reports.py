@@ -229,7 +229,7 @@ def test_ngrams_are_drafts_of_no_model() -> None:
 
 
 def test_a_line_that_is_cut_tells_what_it_has() -> None:
-    """vLLM's line on its configuration may end early, and tells the version all the same."""
+    """VLLM's line on its configuration may end early, and tells the version all the same."""
     assert values(log("vllm", ["Initializing a V1 LLM engine (v0.33.0)"])) == {
         Topic.BUILD: "0.33.0"
     }

@@ -9,6 +9,7 @@ from typing import Final
 import pytest
 
 from appliance.adapters.profile_files.loading import parse_profile
+from appliance.domain.engine_build import EngineBuild
 from appliance.domain.errors import UnknownProfileError
 from appliance.domain.observed import Observed
 from appliance.domain.operations import Ended, Kind, Operation, Outcome, Phase, PhaseChanged
@@ -230,6 +231,28 @@ async def test_an_allowed_mismatch_is_committed_and_told() -> None:
     ended, phases = await box.operate(Kind.SWITCH)
     assert ended.outcome is Outcome.DONE
     assert any("2 declared (parallel), 1 reported" in e.text for e in phases)
+
+
+@pytest.mark.parametrize(
+    ("text", "asked", "told"),
+    [
+        (LLAMA, "version: 11549 (0a1b2c3d)", ""),
+        (LLAMA, "version: 10000 (0a1b2c3d)", "10000 (0a1b2c3d) declared (binary), b11549-0a1b"),
+        (VLLM, "0.32.0", ""),
+        (VLLM, "0.31.0", "0.31.0 declared (binary), 0.32.0 reported (log: version)"),
+        (SGLANG, "0.31.0", "0.31.0 declared (binary), 0.32.0 reported (/server_info version)"),
+        (LLAMA, "", ""),
+    ],
+)
+async def test_another_build_is_told(text: str, asked: str, told: str) -> None:
+    """An engine of another build than the one that was asked for its options is named, and committed."""
+    box = Box(*compiled(text))
+    box.fakes.host.builds["x"] = EngineBuild(version=asked)
+    ended, phases = await box.operate(Kind.SWITCH)
+    assert ended.outcome is Outcome.DONE
+    said = " ".join(e.text for e in phases if e.phase is Phase.VERIFY)
+    assert told in said
+    assert ("declared (binary)" in said) == bool(told)
 
 
 async def test_a_repair_takes_an_engine_as_it_is() -> None:
