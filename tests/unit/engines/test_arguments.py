@@ -81,7 +81,7 @@ def added(engine: str, keys: str) -> str:
             ),
             (
                 "--spec-draft-type-k q8_0 --spec-draft-type-v q8_0 --spec-type draft-eagle3"
-                " --spec-draft-n-max 3 --spec-draft-model /d.gguf --spec-draft-ngl 4"
+                " --spec-draft-n-max 3 --spec-draft-model /d.gguf --spec-draft-ngl 5"
                 " --spec-draft-device CUDA1"
             ),
         ),
