@@ -100,7 +100,9 @@ KV_TYPES: Final = {
         for name in (
             *("fp8", "fp8_e4m3", "fp8_e5m2", "fp8_ds_mla", "fp8_per_token_head"),
             *("int4_per_token_head", "int8_per_token_head", "nvfp4", "nvfp4_4over6"),
-            *("turboquant_k8v4", "turboquant_4bit_nc", "turboquant_k3v4_nc", "turboquant_3bit_nc"),
+            *("nvfp4_ds_mla", "turboquant_k8v4", "turboquant_4bit_nc", "turboquant_k3v4_nc"),
+            *("turboquant_3bit_nc", "octave_k3v4", "octave_k3v3", "octave_k3v3_compact"),
+            "ultraquant_4bit",
         )
     },
 }
@@ -112,6 +114,8 @@ _SAMPLING: Final = {
     "top_p": "top_p",
     "top_k": "top_k",
     "min_p": "min_p",
+    "presence_penalty": "presence_penalty",
+    "frequency_penalty": "frequency_penalty",
     "repetition_penalty": "repetition_penalty",
     "max_tokens": "max_new_tokens",
 }
@@ -127,8 +131,6 @@ METHODS: Final = by_name(
         "dflash": DraftMethod(name="dflash", model="required"),
         "dspark": DraftMethod(name="dspark", model="optional"),
         "draft": DraftMethod(name="draft_model", model="required"),
-        "medusa": DraftMethod(name="medusa", model="required"),
-        "mlp_speculator": DraftMethod(name="mlp_speculator", model="required"),
         "ngram": DraftMethod(name="ngram", sizes=frozenset({"match", "min_match"})),
         "ngram_gpu": DraftMethod(name="ngram_gpu", sizes=frozenset({"match", "min_match"})),
         "suffix": DraftMethod(name="suffix", counts_tokens=False),
@@ -217,9 +219,6 @@ class VllmOptions(EngineOptions):
         Count | None,
         Doc("tokens from which on a prompt is long, and gives way to shorter ones"),
         flag("--long-prefill-token-threshold"),
-    ] = None
-    max_num_partial_prefills: Annotated[
-        Count | None, Doc("prompts processed at once"), flag("--max-num-partial-prefills")
     ] = None
     block_size: Annotated[
         Count | None, Doc("tokens in a block of the cache"), flag("--block-size")

@@ -121,12 +121,12 @@ of one owner, loopback only, never root, readiness and a complete stop; root is 
   say it too. `"auto"` is what the checkpoint says, and may be FP8. SGLang has no `f16`.
 - `thinking` is `--reasoning` for llama-server, and `enable_thinking` in `--default-chat-template-kwargs` for vLLM and
   SGLang. A budget is `--reasoning-budget` for llama-server. vLLM and SGLang take one from requests alone, so the gateway
-  sets it in each, and removes a client's own; both need a `reasoning_parser`.
+  sets it in each, and removes a client's own; both need a `reasoning_parser`. vLLM has a budget for chats and completions
+  only, not for Anthropic's messages and OpenAI's responses.
 - `speculative` names methods by one word for all engines, or by the engine's own. `mtp`, `eagle3`, `dflash`, `dspark` and
-  `draft` (a small model of the same kind) are common to all but the embedded engine; llama-server also takes `ngram-simple`, `ngram-mod`,
-  `ngram-map-k`, `ngram-map-k4v`, `ngram-cache` and lists such as `["mtp", "ngram-mod"]`, vLLM `eagle`, `medusa`,
-  `mlp_speculator`, `ngram`, `ngram_gpu` and `suffix`, SGLang `eagle`, `standalone` and `ngram`. What drafts with a model of its own
-  needs `model`.
+  `draft` (a small model of the same kind) are common to all but the embedded engine. llama-server also takes `ngram-simple`,
+  `ngram-mod`, `ngram-map-k`, `ngram-map-k4v`, `ngram-cache` and lists such as `["mtp", "ngram-mod"]`, vLLM `eagle`, `ngram`,
+  `ngram_gpu` and `suffix`, SGLang `eagle`, `standalone` and `ngram`. What drafts with a model of its own needs `model`.
 - With `thinking = "off"` the gateway also removes request parameters that would turn thinking on again:
   `reasoning_effort`, `reasoning_budget_tokens`, `chat_template_kwargs.enable_thinking` and their
   like, apart from what `[gateway] set` sets. A client that writes the prompt or the beginning of

@@ -185,8 +185,8 @@ def test_keys_of_llama_server(keys: str, arguments: str) -> None:
             '--speculative-config {"method":"mtp","num_speculative_tokens":3}',
         ),
         (
-            "sampling = { temperature = 0.6, top_k = 20, max_tokens = 900 }\n",
-            '--override-generation-config {"temperature":0.6,"top_k":20,"max_new_tokens":900}',
+            "sampling = { temperature = 0.6, presence_penalty = 1.5, max_tokens = 900 }\n",
+            '--override-generation-config {"temperature":0.6,"presence_penalty":1.5,"max_new_tokens":900}',
         ),
         (
             "sampling = { top_p = 0.9 }\n" + VLLM + "override_generation_config = { x = 1 }\n",

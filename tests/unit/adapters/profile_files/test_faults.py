@@ -132,7 +132,8 @@ COMMAND = 'engine = "command"\nport = 8104\n[command]\nargv = {}\n'
             VLLM + 'kv = "q8_0"\n',
             ('genesis.toml:5: kv "q8_0" is unknown to vllm: use one of auto, bf16, f16, fp8, fp8_e4m3, '
              "fp8_e5m2, fp8_ds_mla, fp8_per_token_head, int4_per_token_head, int8_per_token_head, nvfp4, "
-             "nvfp4_4over6, turboquant_k8v4, turboquant_4bit_nc, turboquant_k3v4_nc, turboquant_3bit_nc"),
+             "nvfp4_4over6, nvfp4_ds_mla, turboquant_k8v4, turboquant_4bit_nc, turboquant_k3v4_nc, turboquant_3bit_nc, "
+                "octave_k3v4, octave_k3v3, octave_k3v3_compact, ultraquant_4bit"),
         ),
         (
             VLLM + 'kv = "f16"\n[vllm]\ndtype = "bfloat16"\n',
@@ -157,7 +158,7 @@ COMMAND = 'engine = "command"\nport = 8104\n[command]\nargv = {}\n'
             )
             for engine, text, methods in (
                 ("llama-server", LLAMA, ("eagle3", "dflash", "dspark", "draft")),
-                ("vllm", VLLM, ("eagle", "eagle3", "dflash", "draft", "medusa")),
+                ("vllm", VLLM, ("eagle", "eagle3", "dflash", "draft")),
                 ("sglang", SGLANG, ("eagle3", "dflash", "standalone", "EAGLE3")),
             )
             for method in methods
@@ -325,11 +326,6 @@ COMMAND = 'engine = "command"\nport = 8104\n[command]\nargv = {}\n'
         (
             VLLM + "sampling = { top_p = 0.5 }\n[vllm]\noverride_generation_config = { top_p = 1 }\n",
             "genesis.toml:7: top_p is also in sampling: keep one of the two",
-        ),
-        (
-            VLLM + "sampling = { presence_penalty = 1.5 }\n",
-            ("genesis.toml:5: vllm takes no default of presence_penalty: set it for every request in "
-             "[gateway] set"),
         ),
         (
             SGLANG + "sampling = { temperature = 0 }\n",
