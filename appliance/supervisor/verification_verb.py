@@ -37,4 +37,6 @@ async def verification_result(supervisor: Supervisor, name: str | None) -> Resul
 def _agreement(rows: list[VerificationRow]) -> str:
     if any(map(differences, rows)):
         return "nothing differs but what may"
+    if not any(fact["state"] == "agrees" for row in rows for fact in row["facts"]):
+        return "no engine reports what could be compared"
     return "what engines report is what their profiles declare"

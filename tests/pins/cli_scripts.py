@@ -482,6 +482,15 @@ _script(
     "uncommit",
 )
 _script(
+    "verify",
+    "verify",
+    "verify genesis",
+    "verify nobody",
+    "verify --json",
+    "stop aeon",
+    "verify",
+)
+_script(
     "operations",
     "operations",
     "switch genesis",

@@ -39,9 +39,11 @@ def run(arguments: Arguments, streams: Streams) -> int:
 
 def verification_lines(row: VerificationRow, terminal: Terminal) -> Iterator[str]:
     """Yield a table of the facts, those that differ first, and what could not be understood."""
-    facts = row["facts"]
-    cells: Sequence[Sequence[str]] = [_cells(fact, terminal) for fact in facts]
-    yield from fitted(_COLUMNS, cells, terminal, indent=2).lines()
+    cells: Sequence[Sequence[str]] = [_cells(fact, terminal) for fact in row["facts"]]
+    if cells:
+        yield from fitted(_COLUMNS, cells, terminal, indent=2).lines()
+    else:
+        yield "  nothing to compare"
     yield from (f"  {fault}" for fault in row["faults"])
 
 

@@ -79,6 +79,15 @@ def test_the_document_is_the_answer(box: CliBox) -> None:
     assert json.loads(ended.out) == {"profiles": [{"name": "genesis", "verification": ROW}]}
 
 
+def test_a_profile_without_facts_says_so(box: CliBox) -> None:
+    """Where a profile declares nothing there is no table."""
+    empty = {"at_unix_s": 1.0, "facts": [], "faults": []}
+    story = told(exit_=0, message="fine", profiles=[{"name": "genesis", "verification": empty}])
+    with FakeSupervisor(box.socket, story):
+        ended = box.run("verify")
+    assert ended.out == "genesis\n  nothing to compare\nfine\n"
+
+
 def test_nothing_that_serves_is_status_3(box: CliBox) -> None:
     """Where nothing serves there is a sentence alone."""
     with FakeSupervisor(box.socket, told(exit_=3, message="nothing serves")):

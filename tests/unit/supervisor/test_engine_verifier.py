@@ -354,6 +354,10 @@ async def test_the_verb_compares_anew() -> None:
     await settle()
     good = await verification_result(supervisor, "x")
     assert (good.exit, good.message) == (0, "what engines report is what their profiles declare")
+    box.fakes.backend.described["x"] = SelfDescription()
+    box.fakes.host.log_heads["x"] = ()
+    silent = await verification_result(supervisor, "x")
+    assert (silent.exit, silent.message) == (0, "no engine reports what could be compared")
     box.runs_with(replace(settings, slots=1))
     bad = await verification_result(supervisor, None)
     assert bad.exit == 1
