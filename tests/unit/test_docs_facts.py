@@ -134,24 +134,8 @@ def test_limits_in_the_readme_are_the_defaults() -> None:
 def test_example_profiles_are_counted() -> None:
     """The changelog tells how many example profiles are shipped."""
     count = len(list((ROOT / "profiles").glob("*.toml")))
-    words = (
-        "no",
-        "one",
-        "two",
-        "three",
-        "four",
-        "five",
-        "six",
-        "seven",
-        "eight",
-        "nine",
-        "ten",
-        "eleven",
-        "twelve",
-    )
-    assert f"{words[count].capitalize()} example profiles are shipped" in (
-        ROOT / "CHANGELOG.md"
-    ).read_text("utf-8")
+    changelog = (ROOT / "CHANGELOG.md").read_text("utf-8")
+    assert re.findall(r"(\d+)\s+example\s+profiles\s+are\s+shipped", changelog) == [str(count)]
 
 
 def test_the_readme_leaves_lists_to_the_reference() -> None:

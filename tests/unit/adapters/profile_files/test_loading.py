@@ -31,7 +31,7 @@ def test_the_shipped_profiles_are_valid_together() -> None:
     """Every shipped profile loads, and no two that may run together share an address."""
     loaded = load_profiles(SHIPPED, {8010: "the gateway", 8011: "the status API"})
     assert not loaded.errors
-    assert len(loaded.profiles) == len(loaded.sources) == 8
+    assert set(loaded.profiles) == {file.stem for file in SHIPPED.glob("*.toml")}
 
 
 @pytest.mark.parametrize("file", sorted(SHIPPED.glob("*.toml")), ids=lambda f: f.stem)
