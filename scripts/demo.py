@@ -264,7 +264,10 @@ def shown_on_phone(box: Box, is_awaited: Callable[[Json], bool], killed: str | N
 def keep(box: Box, report: Json, leave: Leave) -> None:
     """Leave the box running, over reboots too, and say how to enter and end it."""
     environment = [f"{k}={v}" for k, v in {**ENVIRONMENT, "TERM": "xterm-256color"}.items()]
-    enter = shlex.join(["-a", "env", "-i", *environment, "bash", "-l"])
+    # A nsenter that waits stops with its child, as a shutdown stops all processes for a moment, and then reaps none:
+    # the machine would not end while somebody is in it. A shell without job control waits through that.
+    shell = ["sh", "-c", "bash -l; exit $?"]
+    enter = shlex.join(["-a", "--no-fork", "env", "-i", *environment, *shell])
     # By files: a reboot gives the machine other processes.
     leader, nspawn = (f'"$(cat {work_dir() / box.name / file})"' for file in ("leader", "nspawn"))
     say("\nThe machine keeps running, and may be rebooted.")
