@@ -415,12 +415,27 @@ def _edit(parser: VerbParser) -> None:
 
 def _profile(parser: VerbParser) -> None:
     parser.add_argument(
-        "action", metavar="ACTION", choices=["validate", "render"], help="validate or render"
+        "action",
+        metavar="ACTION",
+        choices=["validate", "render", "import"],
+        help="validate; render: show units; import: make profiles of what other programs have",
     )
     targets = parser.add_argument(
-        "targets", metavar="FILE", nargs="*", help="files, or names of profiles (default: all)"
+        "targets",
+        metavar="FILE",
+        nargs="*",
+        help="files, or names of profiles (default: all); import: configurations of llama-swap, presets,"
+        " compose files, scripts, units, or - for standard input",
     )
     parser.complete_names(targets)
+    parser.add_argument(
+        "--output",
+        metavar="DIR",
+        help="import: write the profiles into this directory (default: print them)",
+    )
+    parser.add_argument(
+        "--force", action="store_true", help="import: replace profiles that are there"
+    )
 
 
 def _bench(parser: VerbParser) -> None:
@@ -545,7 +560,12 @@ VERBS: Final = (
     VerbGrammar(
         "edit", "edit:run", "edit a profile, check it, show the change, apply it (root)", _edit
     ),
-    VerbGrammar("profile", "profile:run", "check profile files, or show their units", _profile),
+    VerbGrammar(
+        "profile",
+        "profile_group:run",
+        "check profile files, show their units, or import them",
+        _profile,
+    ),
     VerbGrammar("bench", "bench:run", "measure the speed of a profile, or compare several", _bench),
     VerbGrammar("config", "config:run", "show or check the settings", _config),
     VerbGrammar(

@@ -592,6 +592,7 @@ ENGINE: Final = Engine(
     former_keys={"legacy_options": "the program itself is asked which options it has"},
     invocation=_invocation,
     problems=_problems,
+    arguments=RULES,
     weights="gguf",
     memory=_memory,
     task=_task,

@@ -495,6 +495,7 @@ ENGINE: Final = Engine(
     option_table=TABLE,
     invocation=_invocation,
     problems=_problems,
+    arguments=RULES,
     weights="safetensors",
     memory=_memory,
     task=_task,

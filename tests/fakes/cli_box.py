@@ -99,13 +99,13 @@ class CliBox:
         """The program's command line."""
         return [sys.executable, "-m", _MAIN, *arguments]
 
-    def run(self, *arguments: str, **environment: str) -> Ended:
-        """Run a command on this box as a process of its own."""
+    def run(self, *arguments: str, stdin: str = "", **environment: str) -> Ended:
+        """Run a command on this box as a process of its own; `stdin` is its standard input."""
         done = subprocess.run(
             self.command(*arguments),
             env={**self.environment, **environment},
             capture_output=True,
-            stdin=subprocess.DEVNULL,
+            input=stdin.encode(),
             timeout=_TIMEOUT_S,
             check=False,
         )

@@ -76,6 +76,38 @@ def write_files(texts: Mapping[Path, str], *, mode: int = 0o644) -> None:
         raise _not_written(path, error) from error
 
 
+def write_new_files(texts: Mapping[Path, str], *, mode: int = 0o644) -> None:
+    """Write many files where nothing is yet: all of them, or none.
+
+    Args:
+        texts: Contents by path.
+        mode: Permissions of every file.
+
+    Raises:
+        StoreError: one is there already, or could not be written; nothing is left behind.
+    """
+    temporaries = {path: _beside(path) for path in texts}
+    path, linked = Path(), []
+    try:
+        for path, text in texts.items():
+            _write_new(temporaries[path], text, mode, None)
+        _sync_all(temporaries.values())
+        for path, temporary in temporaries.items():
+            path.hardlink_to(temporary)  # fails where anything is, unlike a rename
+            linked.append(path)
+        for directory in dict.fromkeys(path.parent for path in texts):
+            sync_directory(directory)
+    except OSError as error:
+        for done in linked:
+            with contextlib.suppress(OSError):
+                done.unlink(missing_ok=True)
+        raise _not_written(path, error) from error
+    finally:
+        for temporary in temporaries.values():
+            with contextlib.suppress(OSError):
+                temporary.unlink(missing_ok=True)
+
+
 def _beside(path: Path) -> Path:
     """Return a new name for the text of `path` until it is there."""
     # Not made by the module tempfile, which loads shutil and three compressors: 0.5 MiB in every

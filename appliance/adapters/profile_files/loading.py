@@ -85,6 +85,16 @@ def parse_profile(name: str, content: bytes, file: str | None = None) -> Profile
         raise ProfileError(fault_lines(file, error.faults)) from error
 
 
+def profile_faults(name: str, content: bytes) -> tuple[Fault, ...]:
+    """Return what is wrong with the profile that a file with this content would hold; empty: nothing."""
+    try:
+        _check_name(name)
+        _profile(name, parse_document(content))
+    except FaultyFileError as error:
+        return error.faults
+    return ()
+
+
 def load_profiles(
     directory: Path, reserved: Mapping[int, str] = _EMPTY, before: Catalogue = _NONE_BEFORE
 ) -> LoadedProfiles:

@@ -78,8 +78,8 @@ def read_document(path: Path) -> Document:
     Raises:
         FaultyFileError: it cannot be read, or is not TOML.
     """
-    content = _read(path)
-    text = _decoded(content).replace("\r\n", "\n")
+    content = read_content(path)
+    text = decoded_text(content).replace("\r\n", "\n")
     return Document(text=text, table=_parsed(text), sha256=sha256(content).hexdigest())
 
 
@@ -87,7 +87,7 @@ def parse_document(content: bytes) -> Document:
     """Parse the content of a file. Raises `FaultyFileError`."""
     if len(content) > MAX_BYTES:
         raise _faulty(_TOO_LARGE)
-    text = _decoded(content).replace("\r\n", "\n")
+    text = decoded_text(content).replace("\r\n", "\n")
     return Document(text=text, table=_parsed(text), sha256=sha256(content).hexdigest())
 
 
@@ -95,7 +95,8 @@ def _faulty(text: str, line: int | None = None) -> FaultyFileError:
     return FaultyFileError([Fault(line=line, text=text)])
 
 
-def _read(path: Path) -> bytes:
+def read_content(path: Path) -> bytes:
+    """Return the content of a small file that a person has written. Raises `FaultyFileError`."""
     try:
         return read_small_file(path, MAX_BYTES, follow_links=True)
     except OddFileError as error:
@@ -108,7 +109,8 @@ def _read(path: Path) -> bytes:
         raise _faulty("cannot be read: its name is not a file name") from error
 
 
-def _decoded(content: bytes) -> str:
+def decoded_text(content: bytes) -> str:
+    """Return the text of a file. Raises `FaultyFileError` if it is none."""
     if (place := content.find(b"\0")) >= 0:
         raise _faulty("contains a NUL byte: this is not text", _line_at(content, place))
     try:

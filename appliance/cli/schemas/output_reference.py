@@ -161,6 +161,7 @@ OUTPUTS: Final = (
     OutputSchema(name="window", printed_by=("window",), kind=types.PlannedWindows),
     OutputSchema(name="target", printed_by=("target",), kind=types.TargetAnswer),
     OutputSchema(name="apply", printed_by=("apply", "edit"), kind=types.ApplyDocument),
+    OutputSchema(name="profile-import", printed_by=("profile import",), kind=types.ImportDocument),
     OutputSchema(name="profile-render", printed_by=("profile render",), kind=Mapping[str, str]),
     OutputSchema(
         name="profile-validate",

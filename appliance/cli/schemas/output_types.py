@@ -18,6 +18,7 @@ from appliance.domain.profile import (
 from appliance.planning.alerting.book.alert_report import AlertRow, DeliveryReport
 from appliance.planning.alerting.book.alert_state import PlannedWindow, Silence
 from appliance.planning.alerting.sending.outbox_rows import OutboxRow
+from appliance.planning.importing.server_command import DispositionKind, PartKind
 from appliance.planning.speeds import (
     BaselineReport,
     PromptBaseline,
@@ -113,7 +114,7 @@ class SpeedHistory(TypedDict):
 
 
 class ToldTarget(TypedDict):
-    """Outcome of a test message to one target."""
+    """DispositionKind of a test message to one target."""
 
     target: str
     state: str
@@ -141,7 +142,7 @@ class AlertAnswer(TypedDict):
     until_unix_s: NotRequired[float]
     """End of the silence (`silence`)."""
     targets: NotRequired[list[ToldTarget]]
-    """Outcome for each target (`test`)."""
+    """DispositionKind for each target (`test`)."""
 
 
 class PlannedWindows(TypedDict):
@@ -207,6 +208,39 @@ class ApplyDocument(TypedDict):
     gateway_changed: bool
     reloaded: bool
     exit: int
+
+
+class ImportedPart(TypedDict):
+    """Part of a configuration, and what became of it."""
+
+    part: PartKind
+    text: str
+    """Part as it was written, without secrets."""
+    outcome: DispositionKind
+    reason: str | None
+    """Reason why it has another form, or is not there; None: it is as it was."""
+    key: str | None
+    """Key of the profile that has it; None: none has."""
+
+
+class ImportedProfile(TypedDict):
+    """Profile that a configuration gives."""
+
+    name: str
+    source: str
+    file: str | None
+    """Path of the file that was written; None: none was."""
+    text: str
+    """Text of the profile."""
+    parts: list[ImportedPart]
+
+
+class ImportDocument(TypedDict):
+    """DispositionKind of an import."""
+
+    profiles: list[ImportedProfile]
+    faults: list[str]
+    """Sentences about what could not be imported."""
 
 
 class CheckedProfile(TypedDict):

@@ -12,6 +12,7 @@ from appliance.domain.running_facts import DeclaredFact
 from appliance.domain.spec import EngineOptions, Problem, Profile
 from appliance.engines.shared.option_table import NO_OPTIONS, OptionTable
 from appliance.engines.shared.probing import Probing
+from appliance.engines.shared.refused_arguments import ArgumentRules
 from appliance.engines.shared.self_report import SelfReport
 
 Options = TypeVar("Options", bound=EngineOptions)
@@ -210,6 +211,9 @@ class Engine:
     checked."""
     option_table: OptionTable = NO_OPTIONS
     """Options of the engine that keys of a profile are written as."""
+    arguments: ArgumentRules | None = None
+    """Options that have a key, and those that are refused; None: the engine has no ``extra_args`` of
+    its own kind."""
     needs_binary: bool = True
     """Whether a profile must name the program."""
     build_question: str = ""

@@ -53,13 +53,26 @@ class ArgumentRules:
             return f'"{argument}" marks options that differ between builds of an engine'
         if not argument.startswith("-"):
             return None
-        option = _canonical(argument)
+        option = canonical_option(argument)
         for known in self._meanings(option):
             if reason := self.refused.get(known, self.families.get(known)):
                 return f'"{option}" is refused: {reason}'
             if key := self.keys.get(known):
                 return f'"{option}" is written from the key {key}: use that'
         return None
+
+    def reason_against(self, option: str) -> str | None:
+        """Return why a canonical option is refused whatever its value; None: it is not, or has a key."""
+        for known in self._meanings(option):
+            if reason := self.refused.get(known, self.families.get(known)):
+                return reason
+            if known in self.keys:
+                return None
+        return None
+
+    def spelling_with_key(self, option: str) -> str | None:
+        """Return the spelling that has a key, of a canonical option or its beginning; None: none has."""
+        return next((known for known in self._meanings(option) if known in self.keys), None)
 
     def _meanings(self, option: str) -> Iterator[str]:
         """Return the options and families that `option` may be."""
@@ -77,8 +90,8 @@ def _holds_value(argument: str, option: str) -> bool:
     return len(option) == len("-n") and argument.startswith(option)
 
 
-def _canonical(argument: str) -> str:
-    """Return the option's name: ``--a_b``, ``--a-b``, ``--a-b=c``, ``--a-b.key=c`` are one."""
+def canonical_option(argument: str) -> str:
+    """Return the name of the option in `argument`: ``--a_b``, ``--a-b``, ``--a-b=c``, ``--a-b.key=c`` are one."""
     name = argument.partition("=")[0].partition(".")[0]
     return name.replace("_", "-") if name.startswith("--") else name
 

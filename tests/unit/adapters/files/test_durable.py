@@ -4,7 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from appliance.adapters.files.durable import remove_files, write_file, write_files
+from appliance.adapters.files.durable import (
+    remove_files,
+    write_file,
+    write_files,
+    write_new_files,
+)
 from appliance.domain.errors import StoreError
 
 
@@ -44,3 +49,19 @@ def test_many_files_are_removed(tmp_path: Path) -> None:
     (tmp_path / "4").mkdir()
     with pytest.raises(StoreError, match=f"cannot remove {tmp_path / '4'}: Is a directory"):
         remove_files([tmp_path / "4"])
+
+
+def test_new_files_replace_nothing(tmp_path: Path) -> None:
+    """Where one file is there already, none of the others is written, and nothing is left behind."""
+    (tmp_path / "b").write_text("old")
+    with pytest.raises(StoreError, match="File exists"):
+        write_new_files({tmp_path / "a": "1", tmp_path / "b": "2", tmp_path / "c": "3"})
+    assert [path.name for path in tmp_path.iterdir()] == ["b"]
+    assert (tmp_path / "b").read_text() == "old"
+
+
+def test_new_files_are_written_together(tmp_path: Path) -> None:
+    """New files are all there, with their texts and permissions."""
+    write_new_files({tmp_path / "a": "1", tmp_path / "b": "2"}, mode=0o640)
+    found = {p.name: (p.read_text(), p.stat().st_mode & 0o777) for p in tmp_path.iterdir()}
+    assert found == {"a": ("1", 0o640), "b": ("2", 0o640)}

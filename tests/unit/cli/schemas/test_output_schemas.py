@@ -155,6 +155,7 @@ FORMS = (
     (r"mark|key|token", "result"),
     (r"apply|edit", "apply"),
     (r"ls|list", "list"),
+    (r"profile import", "profile-import"),
     (r"profile validate", "profile-validate"),
     (r"profile render", "profile-render"),
     (r"config (path|validate)", "config"),

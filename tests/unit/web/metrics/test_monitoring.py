@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml  # type: ignore[import-untyped]
+import yaml
 
 from appliance.web.metrics.metric_reference import PAGE, table, with_table
 from appliance.web.metrics.metric_table import METRICS, MetricKind

@@ -1,0 +1,208 @@
+"""Verb `appliance profile import`: configurations of other programs as profiles; nothing of them is run.
+
+Without ``--output`` it changes nothing: the profiles go to standard output, what became of each option to
+standard error.
+"""
+
+import os
+import pwd
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from appliance.adapters.files.durable import is_there, write_files, write_new_files
+from appliance.adapters.profile_files.draft_files import DraftFile, checked_file, ledger_line
+from appliance.adapters.profile_files.loading import SUFFIX, load_profiles
+from appliance.adapters.systemd.unit_files import unit_file_text
+from appliance.adapters.toml.file import MAX_BYTES, FaultyFileError, decoded_text, read_content
+from appliance.adapters.yaml_documents import YamlFaultError, read_yaml
+from appliance.cli.arguments import Arguments
+from appliance.cli.failures import CliError
+from appliance.cli.terminal import Streams, Terminal
+from appliance.domain.errors import ProfileError
+from appliance.planning.importing.profile_draft import HostFacts
+from appliance.planning.importing.server_command import DispositionKind, ImportFaultError, PartKind
+from appliance.planning.importing.sources import ImportSource, drafts_of
+from appliance.planning.wording import printable
+from appliance.protocol.control import Exit
+from appliance.settings import Settings, load_settings
+
+_STDIN: Final = "-"
+_UNIT: Final = ".service"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportReport:
+    """DispositionKind of an import, over all sources."""
+
+    files: tuple[DraftFile, ...]
+    faults: tuple[str, ...]
+    """Sentences about what could not be imported."""
+
+
+def run(arguments: Arguments, streams: Streams) -> int:
+    """Read the sources, and print or write the profiles that they make."""
+    if not arguments.targets:
+        raise CliError("nothing to import: name a file, a unit or - for standard input", Exit.USAGE)
+    settings = load_settings()
+    output = None if arguments.output is None else Path(arguments.output)
+    report = _imported(arguments.targets, _facts(settings, output))
+    paths = {} if output is None else _written(report.files, output, force=arguments.force)
+    if arguments.json:
+        streams.out.document(_document(report, paths))
+    else:
+        _print(report, paths, streams)
+    for fault in report.faults:
+        streams.err.line(fault)
+    return int(Exit.CONFIG if report.faults else Exit.OK)
+
+
+def _imported(targets: Sequence[str], host: HostFacts) -> ImportReport:
+    files: list[DraftFile] = []
+    faults: list[str] = []
+    for target in targets:
+        name = printable(target)
+        try:
+            found = drafts_of(_source(target), host, _yaml)
+        except (FaultyFileError, ImportFaultError) as error:
+            faults.append(f"{name}: {error}")
+            continue
+        for draft in found.drafts:
+            file = checked_file(draft)
+            faults += (f"{name}: {draft.name}: {fault.text}" for fault in file.faults)
+            if not file.faults:
+                files.append(file)
+                host = host.with_profile(file.draft)
+        for refusal in found.refusals:
+            place = f"{refusal.origin}: " if refusal.origin else ""
+            faults.append(printable(f"{name}: {place}{refusal.reason}"))
+        if not found.drafts and not found.refusals:
+            faults.append(f"{name}: starts no llama-server, vLLM, SGLang or ollama")
+    return ImportReport(files=tuple(files), faults=tuple(faults))
+
+
+def _source(target: str) -> ImportSource:
+    """Return what a word of the command line names. Raises `FaultyFileError`."""
+    if target == _STDIN:
+        content = sys.stdin.buffer.read(MAX_BYTES + 1)
+        return ImportSource(
+            name="standard input", text=decoded_text(content), directory=str(Path.cwd())
+        )
+    path = Path(target)
+    if target.endswith(_UNIT) and "/" not in target and not path.exists():
+        text = unit_file_text(target)
+        if text is None:
+            raise ImportFaultError("there is no such file, and systemd has no such unit")
+        return ImportSource(name=target, text=text, directory=None)
+    text = decoded_text(read_content(path))
+    return ImportSource(name=path.name, text=text, directory=str(path.absolute().parent))
+
+
+def _yaml(text: str) -> object:
+    try:
+        return read_yaml(text)
+    except YamlFaultError as error:
+        raise ImportFaultError(str(error)) from error
+
+
+def _facts(settings: Settings, output: Path | None) -> HostFacts:
+    """Return what an import has to know: programs, homes, and what other profiles have."""
+    there = _others(settings.profiles_dir)
+    names = there.keys() if output is None or output.resolve() != settings.profiles_dir else ()
+    ports = {port: f"{name}{SUFFIX}" for name, port in there.items()}
+    return HostFacts(
+        find_program=shutil.which,
+        home_of=_home_of,
+        taken_ports={**ports, **settings.reserved_ports},
+        taken_names=frozenset(names),
+    )
+
+
+def _others(directory: Path) -> dict[str, int]:
+    """Return the ports of the box's profiles by name."""
+    try:
+        loaded = load_profiles(directory)
+    except ProfileError:
+        return {}
+    found = loaded.profiles.items()
+    return {name: p.port for name, p in found if p.port is not None}
+
+
+def _home_of(user: str) -> str | None:
+    name = user or os.environ.get("SUDO_USER", "")
+    try:
+        return (pwd.getpwnam(name) if name else pwd.getpwuid(os.geteuid())).pw_dir
+    except KeyError:
+        return None
+
+
+def _written(files: Sequence[DraftFile], directory: Path, *, force: bool) -> dict[str, Path]:
+    """Write the profiles, all or none of them; returns their paths by name."""
+    if not directory.is_dir():
+        raise CliError(f"{directory} is no directory: make it first", Exit.FAILED)
+    paths = {file.draft.name: directory / f"{file.draft.name}{SUFFIX}" for file in files}
+    texts = {paths[file.draft.name]: file.text for file in files}
+    if force:
+        write_files(texts)
+        return paths
+    there = [str(path) for path in texts if is_there(path)]
+    if there:
+        advice = "nothing was written; --force replaces it"
+        raise CliError(f"{', '.join(there)} is there already: {advice}", Exit.CONFIG)
+    write_new_files(texts)
+    return paths
+
+
+def _print(report: ImportReport, paths: dict[str, Path], streams: Streams) -> None:
+    for place, file in enumerate(report.files):
+        path = paths.get(file.draft.name)
+        if path is None:
+            _print_profile(file, streams.out, is_first=place == 0)
+        for line in _summary(file, path):
+            streams.err.line(line)
+
+
+def _print_profile(file: DraftFile, out: Terminal, *, is_first: bool) -> None:
+    if not is_first:
+        out.line("")
+    out.line(f"# {file.draft.name}{SUFFIX}")
+    out.write(file.text)
+
+
+def _summary(file: DraftFile, path: Path | None) -> Iterator[str]:
+    """Yield the lines about one profile: how much of it was kept, and what was not."""
+    draft = file.draft
+    options = [d for d in draft.dispositions if d.part is not PartKind.SETTING]
+    kept = sum(d.outcome is not DispositionKind.DROPPED for d in options)
+    place = f"{draft.name}{SUFFIX}" if path is None else str(path)
+    yield f"{place}: {kept} of {len(options)} options and variables kept"
+    for disposition in draft.of(DispositionKind.DROPPED):
+        yield f"  dropped: {ledger_line(disposition)}"
+
+
+def _document(report: ImportReport, paths: dict[str, Path]) -> dict[str, object]:
+    return {
+        "profiles": [
+            {
+                "name": file.draft.name,
+                "source": file.draft.origin,
+                "file": str(path) if (path := paths.get(file.draft.name)) else None,
+                "text": file.text,
+                "parts": [
+                    {
+                        "part": d.part,
+                        "text": d.text,
+                        "outcome": d.outcome,
+                        "reason": d.reason or None,
+                        "key": d.place or None,
+                    }
+                    for d in file.draft.dispositions
+                ],
+            }
+            for file in report.files
+        ],
+        "faults": list(report.faults),
+    }
