@@ -15,6 +15,7 @@ from appliance.planning.admission.findings import PreflightFinding, fine, refuse
 from appliance.planning.wording import closest, printable
 
 _MOST_TOLD: Final = 5
+_MOST_VALUES: Final = 12
 
 
 def is_asked(applied: Applied) -> bool:
@@ -64,6 +65,8 @@ def _shown(lack: Lack) -> str:
 def _hint(lack: Lack, build: EngineBuild) -> str:
     if instead := build.removed.get(lack.option):
         return f" (its help says: {printable(instead)})"
-    known = build.options if not lack.value else build.options.get(lack.option) or ()
-    near = closest(lack.value or lack.option, known)
+    if lack.value:
+        values = (build.options.get(lack.option) or ())[:_MOST_VALUES]
+        return f" (it takes {', '.join(map(printable, values))})"
+    near = closest(lack.option, build.options)
     return "" if near is None else f" (the nearest is {near})"

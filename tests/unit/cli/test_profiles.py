@@ -9,6 +9,7 @@ import pytest
 
 from tests.fakes.cli_box import CliBox, Ended
 from tests.fakes.control_server import FakeSupervisor
+from tests.fakes.profile_texts import MINIMAL
 
 GENESIS = """\
 description = "a test"   # this comment stays
@@ -145,6 +146,20 @@ def test_edit_applies_what_was_edited(box: CliBox) -> None:
     assert profile == GENESIS.replace("a test", "another")
     assert "another" in (box.root / "units" / "appliance-backend-genesis.service").read_text()
     assert kept_copies(box) == []
+
+
+@needs_root
+def test_edit_takes_keys_of_earlier_releases_out(box: CliBox) -> None:
+    """The key is named with the reason, also where the editor changes nothing; comments stay."""
+    path = box.root / "profiles" / "genesis.toml"
+    table = "\n[llama-server]   # old\nlegacy_options = true\nbatch = 512\n"
+    path.write_text(MINIMAL["llama-server"] + table)
+    ended = edit(box, "true", "--yes")
+    assert ended.status == 0
+    assert "[llama-server] legacy_options is taken out: the program itself is asked" in ended.out
+    assert path.read_text() == (MINIMAL["llama-server"] + table).replace(
+        "legacy_options = true\n", ""
+    )
 
 
 @needs_root

@@ -16,7 +16,7 @@ from appliance.adapters.applied.gateway_file import GATEWAY_FILE
 from appliance.adapters.applied.manifest import MANIFEST, read_manifest
 from appliance.cli.apply_screen import apply_profiles
 from appliance.cli.terminal import Streams, Terminal
-from appliance.domain.names import unit_of
+from appliance.domain.names import build_unit_of, unit_of
 from appliance.install.apply import ApplyOptions, run_apply
 from appliance.install.profile_specs import layout_of, load_specs
 from appliance.planning.units.apply_plan import Action, Installed, plan_apply
@@ -26,6 +26,7 @@ from appliance.protocol.control import Exit
 from appliance.settings import Settings
 from appliance.settings_gateway import GatewaySettings
 from appliance.settings_web import WebSettings
+from tests.fakes.profile_texts import MINIMAL
 from tests.fakes.systemctl import FakeSystemctl
 from tests.fakes.unit_specs import made
 
@@ -715,3 +716,31 @@ def test_what_cannot_be_written_is_said(box: Box) -> None:
     box.settings.applied_dir.write_text("a file")
     assert box.apply() == Exit.FAILED
     assert f"cannot write {box.settings.applied_dir}" in box.err
+
+
+def test_the_unit_that_asks_an_engine_follows_its_backend(box: Box) -> None:
+    """Made, kept and removed with the backend's unit; a person's edit of it is not kept."""
+    path = box.settings.profiles_dir / "l.toml"
+    path.write_text(MINIMAL["llama-server"])
+    unit = box.settings.unit_dir / build_unit_of("l")
+    records = box.settings.applied_dir / "builds"
+    assert box.apply() == 0
+    text = unit.read_text()
+    assert f"--record {records}/l.json --ask help -- /opt/l\n" in text
+    (records / "l.json").touch()
+    before = box.snapshot()
+    assert box.apply() == 0
+    assert (box.snapshot(), "daemon-reload" in box.manager.calls) == (before, False)
+    unit.write_text(text.replace("Nice=10", "Nice=0"))
+    assert box.apply() == 0
+    assert (unit.read_text(), "daemon-reload" in box.manager.calls) == (text, True)
+    drop_in = box.settings.unit_dir / f"{unit_of('l')}.d/mine.conf"
+    drop_in.parent.mkdir()
+    drop_in.write_text("[Service]\nBindReadOnlyPaths=/home/ana/lib\n")
+    box.apply()
+    assert "BindReadOnlyPaths=/home/ana/lib\n" in unit.read_text()
+    path.unlink()
+    drop_in.unlink()
+    assert box.apply() == 0
+    assert not unit.exists()
+    assert not list(records.iterdir())

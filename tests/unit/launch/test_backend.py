@@ -6,11 +6,16 @@ import os
 import re
 import signal
 import socket
+import sys
 from pathlib import Path
 
 import pytest
 
+from appliance.domain.spelling import either
 from appliance.launch.admission.leases import LeaseLock
+from appliance.launch.build.question import ask
+from appliance.protocol.build_record import encoded
+from tests.fakes import scripted_llama_server as scripted
 from tests.fakes.notify_socket import NotifySocket
 from tests.programs import (
     control_group,
@@ -322,3 +327,29 @@ def test_what_no_restart_can_mend(
     assert result.returncode == status
     assert text in result.stderr
     assert "Traceback" not in result.stderr
+
+
+def test_an_engine_is_started_in_the_words_of_its_build(
+    manager: NotifySocket, lease: Path, tmp_path: Path
+) -> None:
+    """The program is asked where there is no record; a record that is current is believed."""
+    program_file = tmp_path / "bin/llama-server"
+    program_file.parent.mkdir()
+    program_file.write_text(scripted.text_of(scripted.BEFORE, sys.executable))
+    program_file.chmod(0o755)
+    record = tmp_path / "record.json"
+    port = free_port()
+    words = (*either(("--load-mode", "mlock"), ("--mlock",)), *either(("--metricks",)))
+    command = (str(program_file), *words, "--port", str(port))
+    asks = ("--ask-build", "help", "--build-record", record)
+    ended = run(wrapper(lease, *asks, "--", *command, port=port), environment=manager.environment)
+    assert "<4>a: b8900 (0123abc) has no --metricks" in ended.stderr
+    assert "invalid argument: --metricks" in ended.stderr
+    known = ask("help", str(program_file))
+    record.write_text(encoded(known))
+    command = (str(program_file), *words[:-3], "--port", str(port))
+    argv = wrapper(lease, *asks, "--", *command, port=port)
+    with started(argv, environment=manager.environment) as process:
+        manager.wait_for("READY=1")
+        line = Path(f"/proc/{process.pid}/cmdline").read_bytes()
+        assert b"\0--mlock\0--port\0" in line

@@ -183,6 +183,16 @@ def test_everything_else_is_refused(line: str, applied: str) -> None:
     assert refusal.value.name == ACCESS_DENIED
 
 
+def test_the_unit_beside_an_applied_one_may_be_started(applied: str) -> None:
+    """The unit that asks an engine about its build has no entry of its own among the applied ones."""
+    unit = UNIT.replace("-backend-", "-build-")
+    with systemd(RESET, returned(JOB)) as manager:
+        said = answer(f"start {unit}", applied=applied, systemd=str(manager.path))
+    assert parse_answer(said) == JOB
+    with pytest.raises(JobRefusedError, match="not one that was applied"):
+        parse_answer(answer("start appliance-build-other.service", applied=applied))
+
+
 def test_systemds_refusal_is_passed_on(applied: str) -> None:
     """With the name by which the supervisor knows what to say."""
     name = NO_SUCH_UNIT
