@@ -79,6 +79,7 @@ CASES: dict[str, list[tuple[str, int, str]]] = {
     "hold": [("", 69, BY_HAND.format(r"start appliance-hold\.service"))],
     "run": [("-- true", 69, NOT_RUNNING)],
     "mark": [("genisis live", 4, UNKNOWN)],
+    "verify": [("a", 69, f"{NOT_RUNNING}$"), ("genisis", 4, UNKNOWN)],
     "key": [
         ("ls", 69, f"{NOT_RUNNING}$"),
         ("add phone", 69, f"{NOT_RUNNING}$"),

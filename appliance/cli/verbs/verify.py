@@ -5,8 +5,10 @@ from typing import Final, cast
 
 from appliance.cli.arguments import Arguments
 from appliance.cli.box import places_of
+from appliance.cli.catalogue import applied_of
 from appliance.cli.table import Column, fitted
 from appliance.cli.terminal import Streams, Style, Terminal
+from appliance.domain.errors import UnreachableError
 from appliance.planning.status.document import VerificationRow, VerifiedFactRow
 from appliance.planning.verification.verification_text import title
 from appliance.protocol.control_requests import CONTROL, VerifyRequest
@@ -23,7 +25,13 @@ _COLUMNS: Final = (
 
 def run(arguments: Arguments, streams: Streams) -> int:
     """Print how engines compare; returns 0 when none breaks what its profile declares."""
-    answer = ask(CONTROL, places_of(arguments).control_socket, VerifyRequest(arguments.name))
+    places = places_of(arguments)
+    try:
+        answer = ask(CONTROL, places.control_socket, VerifyRequest(arguments.name))
+    except UnreachableError:
+        if arguments.name is not None:
+            applied_of(places, arguments.name)  # a wrong name has an error of its own
+        raise
     profiles = objects_in(answer.details, "profiles")
     if arguments.json:
         streams.out.document({"profiles": profiles})
