@@ -25,6 +25,8 @@ _OF_ROUTER: Final = frozenset(
     {"models-max", "models-autoload", "models-dir", "models-preset", "stop-timeout"}
 )
 _MOST_MODELS: Final = 256
+_MOST_KEYS: Final = 512
+"""Most keys of a section: llama-server has half as many options."""
 _COMMENTS: Final = ("#", ";")
 
 
@@ -89,6 +91,8 @@ def _sections(text: str) -> list[_PresetSection]:
         key, equals, value = line.partition("=")
         if not equals and not key.replace("-", "").replace("_", "").isalnum():
             raise ImportFaultError(f"line {number}: is neither a section nor a key with a value")
+        if len(sections[-1].values) >= _MOST_KEYS:
+            raise ImportFaultError(f"line {number}: the section has more than {_MOST_KEYS} keys")
         sections[-1].values[key.strip()] = _without_comment(value.strip())
     return sections[1:] if not sections[0].values.keys() - {"version"} else sections
 

@@ -14,8 +14,9 @@ from appliance.planning.importing.server_command import (
     ServerCommand,
     setting,
 )
+from appliance.planning.importing.shell_syntax import Reference, Word
 from appliance.planning.importing.shell_variables import Variables
-from appliance.planning.importing.shell_words import Reference, Word, template_of
+from appliance.planning.importing.shell_words import template_of
 from appliance.planning.units.overrides import ALLOWED, refusal
 from appliance.planning.units.text import Section, sections_of, words_of
 

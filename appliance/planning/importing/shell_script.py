@@ -11,18 +11,16 @@ from typing import Final
 from appliance.planning.importing.server_command import (
     Argument,
     DispositionKind,
+    ImportFaultError,
     ServerCommand,
     setting,
 )
+from appliance.planning.importing.shell_syntax import SimpleCommand, Word
 from appliance.planning.importing.shell_variables import Variables
-from appliance.planning.importing.shell_words import (
-    EXPORTING,
-    KEYWORDS,
-    SimpleCommand,
-    Word,
-    commands_of,
-)
+from appliance.planning.importing.shell_words import EXPORTING, KEYWORDS, commands_of
 
+_MOST_EXPORTED: Final = 256
+_MOST_DIRECTORY: Final = 4096
 _NO_COMMANDS: Final = frozenset({"for", "case", "esac", "fi", "done", "in", "function", "select"})
 _LATER: Final = {
     "|": "its output goes to a pipe: the unit's goes to the journal",
@@ -70,10 +68,12 @@ class _Script:
         named = [argument.text for argument in self._variables.expand(words[1:])]
         named += [assignment.name for assignment in command.assignments]
         self._exported |= dict.fromkeys(name for name in named if not name.startswith("-"))
+        if len(self._exported) > _MOST_EXPORTED:
+            raise ImportFaultError(f"exports more than {_MOST_EXPORTED} variables")
 
     def _change_directory(self, word: Word) -> None:
         target = self._variables.joined(word)
-        if not target.is_known:
+        if not target.is_known or len(self._directory or "") > _MOST_DIRECTORY:
             self._directory = None
         elif target.text.startswith(("/", "~")):
             self._directory = target.text

@@ -8,15 +8,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from appliance.planning.importing.server_command import MAX_CHARACTERS, Argument, ImportFaultError
-from appliance.planning.importing.shell_words import (
+from appliance.planning.importing.shell_syntax import (
     Assignment,
     Literal,
     Opaque,
     Reference,
     Word,
     WordPart,
-    template_of,
 )
+from appliance.planning.importing.shell_words import template_of
 
 _POSITIONAL: Final = frozenset("0123456789@*#")
 _PLACES: Final = {"HOME": "~", "PWD": "."}

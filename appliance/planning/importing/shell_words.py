@@ -6,10 +6,18 @@ of the text; substitutions may nest 32 deep.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from appliance.planning.importing.server_command import MAX_CHARACTERS, ImportFaultError
+from appliance.planning.importing.shell_syntax import (
+    Assignment,
+    Literal,
+    Opaque,
+    Reference,
+    SimpleCommand,
+    Word,
+    WordPart,
+)
 
 _BLANK: Final = " \t\r"
 _ENDS: Final = ("&&", "||", ";;", "|&", ";", "|", "&", "\n")
@@ -25,78 +33,6 @@ _SPECIAL: Final = frozenset("0123456789@*#?$!-")
 _MOST_DEPTH: Final = 32
 _PWD: Final = ("$(pwd)", "`pwd`")
 _ESCAPED_IN_QUOTES: Final = frozenset('$`"\\')
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Literal:
-    """Text that stands for itself."""
-
-    text: str
-    quoted: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reference:
-    """Reference to a variable: ``$NAME``, ``${NAME}``, ``${NAME:-default}``, ``${NAME[@]}``."""
-
-    name: str
-    quoted: bool
-    is_list: bool = False
-    """Whether all elements of an array are meant."""
-    default: "Word | None" = None
-    """Value where the variable is not set or empty; None: none is given."""
-    text: str
-    """The reference as it was written."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Opaque:
-    """Part whose value only a shell could tell."""
-
-    text: str
-    reason: str
-
-
-WordPart = Literal | Reference | Opaque
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Word:
-    """Word of a command, as it was written."""
-
-    parts: tuple[WordPart, ...]
-
-    def plain(self) -> str | None:
-        """Return the word's text; None: it refers to something."""
-        texts = [part.text for part in self.parts if isinstance(part, Literal)]
-        return "".join(texts) if len(texts) == len(self.parts) else None
-
-    def is_keyword(self, text: str) -> bool:
-        """Tell whether the word is `text`, without quotes."""
-        return self.parts == (Literal(text=text, quoted=False),)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Assignment:
-    """Assignment before a command or instead of one."""
-
-    name: str
-    appends: bool
-    value: Word | tuple[Word, ...]
-    """Value; several words for an array."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SimpleCommand:
-    """Command without the operators around it."""
-
-    line: int
-    """Line on which the command begins, from 1."""
-    assignments: tuple[Assignment, ...]
-    words: tuple[Word, ...]
-    redirections: tuple[str, ...]
-    end: str
-    """Operator that ends the command, such as ``|`` or ``&&``; a line's end is ``\\n``."""
 
 
 def commands_of(text: str) -> tuple[SimpleCommand, ...]:

@@ -107,12 +107,13 @@ def drafts_of(source: ImportSource, host: HostFacts, read_yaml: ReadYaml) -> Dra
             drafts = [_draft_of(server, source.name, host) for server in servers_of(command)]
         except ImportFaultError as error:
             refusals.append(ImportRefusal(origin=command.origin, reason=str(error)))
-            continue
-        others += not drafts
+            drafts = []
+        else:
+            others += not drafts
         for draft in drafts:
             host = host.with_profile(draft)
         found += drafts
-        if len(found) > _MOST_PROFILES:
+        if len(found) + len(refusals) > _MOST_PROFILES:
             raise ImportFaultError(f"starts more than {_MOST_PROFILES} model servers")
     return Drafts(drafts=tuple(found), refusals=tuple(refusals), others=others)
 

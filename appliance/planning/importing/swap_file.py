@@ -26,6 +26,8 @@ _MOST_PORT: Final = 65_535
 _MOST_ROUNDS: Final = 16
 """Depth to which macros may stand for macros."""
 _MOST_MODELS: Final = 256
+_MOST_CHARACTERS: Final = 4 * MAX_CHARACTERS
+"""Most text that the commands of all models are together, with macros replaced."""
 _MACRO: Final = re.compile(r"\$\{([A-Za-z0-9_-]{1,64})\}", re.ASCII)
 _HIDDEN_DOLLAR: Final = "\ufdd0"
 """Stands for a dollar sign that no shell reads: llama-swap starts commands without one. No text has this
@@ -86,13 +88,18 @@ def read_swap(document: Mapping[str, object], directory: str | None) -> Iterator
     if len(models) > _MOST_MODELS:
         raise ImportFaultError(f"has more than {_MOST_MODELS} models")
     port = _port(document.get("startPort"))
+    made = 0
     shared = tuple(_fates(document))
     for name, model in models.items():
         if not isinstance(model, Mapping):
             raise ImportFaultError(f"model {name}: is no table")
         macros = {**_macros(document), **_macros(model), "MODEL_ID": str(name), "PORT": str(port)}
         reader = _Model(str(name), model, macros, directory)
-        yield from reader.commands(shared)
+        text = reader.command_text()
+        made += len(text)
+        if made > _MOST_CHARACTERS:
+            raise ImportFaultError(f"its macros make more than {_MOST_CHARACTERS >> 10} KiB")
+        yield from reader.commands(text, shared)
         port += 1
 
 
@@ -109,10 +116,13 @@ class _Model:
         self._macros = macros
         self._directory = directory
 
-    def commands(self, shared: Sequence[Disposition]) -> Iterator[ServerCommand]:
+    def command_text(self) -> str:
         text = _one_line(self._text("cmd"))
         if not text:
             raise ImportFaultError(f"model {self._name}: has no cmd")
+        return text
+
+    def commands(self, text: str, shared: Sequence[Disposition]) -> Iterator[ServerCommand]:
         base = ServerCommand(
             origin=f"model {self._name}",
             name=self._name,

@@ -86,13 +86,13 @@ def test_what_is_refused(text: str, reason: str) -> None:
     ["[", "{", "- ", "a: ", "&a ", "*a ", "? ", "'", '"', "|\n", "!", "%", "x,", "a: {", "\n"],
 )
 def test_time_is_bounded(piece: str) -> None:
-    """A quarter of a megabyte of any one thing is read or refused in seconds."""
+    """Thousands of any one thing are read or refused in seconds."""
     # real time: the parser has no clock; a quadratic one would take minutes here.
     started = time.process_time()
     try:
-        read_yaml((piece * (256 * 1024))[: 256 * 1024])
+        read_yaml((piece * (64 * 1024))[: 64 * 1024])
     except YamlFaultError:
         outcome = "refused"
     else:
         outcome = "read"
-    assert time.process_time() - started < 20, outcome
+    assert time.process_time() - started < 10, outcome

@@ -67,6 +67,8 @@ def test_many_servers_are_refused() -> None:
     """A text that starts hundreds of servers is no configuration of one box."""
     with pytest.raises(ImportFaultError, match="more than 256 model servers"):
         imported(f"{LLAMA}\n" * 300)
+    with pytest.raises(ImportFaultError, match="more than 256 model servers"):
+        imported("vllm serve $1\n" * 300)
     models = "".join(f"  m{n}: {{cmd: x}}\n" for n in range(300))
     with pytest.raises(ImportFaultError, match="more than 256 models"):
         imported(f"models:\n{models}", "a.yaml")
@@ -184,3 +186,30 @@ def test_images_for_cpus(image: str, gpus: object) -> None:
     """An image that has no driver of a GPU makes a profile for the CPU."""
     command = f"docker run -v /m:/m {image} {'--model a/b' if 'vllm' in image else '-m /m/x'}"
     assert values(one_draft(command)).get("gpus") == gpus
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "reason"),
+    [
+        ("a.sh", "export X{n}=1\n", "exports more than 256 variables"),
+        ("a.ini", "k{n} = 1\n", "the section has more than 512 keys"),
+    ],
+)
+def test_counts_are_bounded(name: str, text: str, reason: str) -> None:
+    """Thousands of variables or keys are no configuration."""
+    whole = "[*]\n" if name.endswith("ini") else ""
+    with pytest.raises(ImportFaultError, match=reason):
+        imported(whole + "".join(text.format(n=n) for n in range(1000)), name)
+
+
+def test_macros_of_many_models_are_bounded_together() -> None:
+    """Each model may use a long macro, and all of them together may not."""
+    models = "".join(f"  m{n}: {{cmd: 'x ${{a}}'}}\n" for n in range(9))
+    with pytest.raises(ImportFaultError, match="its macros make more than 1024 KiB"):
+        imported(f"macros: {{a: {'y' * 200_000}}}\nmodels:\n{models}", "a.yaml")
+
+
+def test_directories_do_not_grow_for_ever() -> None:
+    """A directory of thousands of steps is no longer followed."""
+    (refusal,) = imported("cd /a\n" + "cd bcdefghi\n" * 600 + "vllm serve ./m").refusals
+    assert "unknown directory" in refusal.reason
