@@ -85,6 +85,13 @@ _NGRAM_OPTIONS: Final[Mapping[str, Mapping[str, str]]] = {
     },
 }
 """Options for sizes of n-grams, by the method in llama.cpp's own words."""
+_NGRAM_BEFORE: Final = {
+    "match": "--spec-ngram-size-n",
+    "min_tokens": "--draft-min",
+    "tokens": "--draft-max",
+    "hits": "--spec-ngram-min-hits",
+}
+"""Options for the same in builds before May 2026, which have one for all methods."""
 _MOD_MIN_TOKENS: Final = 48
 """Shortest draft of ngram-mod, where nothing is said."""
 _NGRAM: Final = {
@@ -215,11 +222,19 @@ COMMON: Final = (
     ),
     (
         "speculative.min_tokens",
-        flag("--spec-draft-n-min", "--draft-min", "--draft-n-min", kind=ValueKind.WHOLE),
+        flag(
+            *("--spec-draft-n-min", "--draft-min", "--draft-n-min"),
+            kind=ValueKind.WHOLE,
+            before="--draft-min",
+        ),
     ),
     (
         "speculative.min_probability",
-        flag("--spec-draft-p-min", "--draft-p-min", kind=ValueKind.NUMBER),
+        flag(
+            *("--spec-draft-p-min", "--draft-p-min"),
+            kind=ValueKind.NUMBER,
+            before="--draft-p-min",
+        ),
     ),
     (
         "speculative.model",
@@ -244,8 +259,20 @@ COMMON: Final = (
         "speculative.device",
         flag("--spec-draft-device", "-devd", "--device-draft", form=FlagForm.DERIVED),
     ),
-    ("speculative.kv.k", flag("--spec-draft-type-k", "-ctkd", "--cache-type-k-draft")),
-    ("speculative.kv.v", flag("--spec-draft-type-v", "-ctvd", "--cache-type-v-draft")),
+    (
+        "speculative.kv.k",
+        flag(
+            *("--spec-draft-type-k", "-ctkd", "--cache-type-k-draft"),
+            before="--cache-type-k-draft",
+        ),
+    ),
+    (
+        "speculative.kv.v",
+        flag(
+            *("--spec-draft-type-v", "-ctvd", "--cache-type-v-draft"),
+            before="--cache-type-v-draft",
+        ),
+    ),
     *(
         (f"speculative.ngram.{size}", flag(option, form=FlagForm.DERIVED, kind=ValueKind.WHOLE))
         for options in _NGRAM_OPTIONS.values()
@@ -357,7 +384,7 @@ def _drafting(profile: Profile) -> Iterator[str]:
         if name == "ngram-mod" and (tokens or _MOD_MIN_TOKENS) < _MOD_MIN_TOKENS:
             sizes = replace(sizes, min_tokens=sizes.min_tokens or tokens)
         for key, option in _NGRAM_OPTIONS[name].items():
-            yield from words(option, getattr(sizes, key))
+            yield from _renamed(option, _NGRAM_BEFORE[key], getattr(sizes, key))
 
 
 def _draft_model(speculative: Speculative, *, on_gpus: bool) -> Iterator[str]:

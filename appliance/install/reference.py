@@ -121,7 +121,7 @@ of one owner, loopback only, never root, readiness and a complete stop; root is 
   say it too. `"auto"` is what the checkpoint says, and may be FP8. SGLang has no `f16`.
 - `thinking` is `--reasoning` for llama-server, and `enable_thinking` in `--default-chat-template-kwargs` for vLLM and
   SGLang. A budget is `--reasoning-budget` for llama-server. vLLM and SGLang take one from requests alone, so the gateway
-  sets it in each, and removes a client's own; both need a `reasoning_parser`. vLLM has a budget for chats and completions
+  sets it in each, and removes a client's own; both need a `reasoning_parser`. they have a budget for chats and completions
   only, not for Anthropic's messages and OpenAI's responses.
 - `speculative` names methods by one word for all engines, or by the engine's own. `mtp`, `eagle3`, `dflash`, `dspark` and
   `draft` (a small model of the same kind) are common to all but the embedded engine. llama-server also takes `ngram-simple`,

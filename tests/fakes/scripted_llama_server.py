@@ -45,10 +45,12 @@ _MLOCK = [
 _CORS = [
     ["--cors-origins LIST", "origins that browsers may call from"],
     ["--cors-credentials, --no-cors-credentials", "whether browsers may send credentials"],
+    ["-lv,   --verbosity, --log-verbosity N", "verbosity threshold"],
 ]
 _DRAFTS = [
     ["--spec-type none,draft-simple,draft-mtp,ngram-simple,ngram-mod", "speculative decoding"],
     ["--spec-draft-n-max N", "number of tokens to draft"],
+    ["--spec-ngram-simple-size-m N", "length of draft m-gram"],
     ["--draft, --draft-n, --draft-max N", "the argument has been removed. use --spec-draft-n-max"],
 ]
 BEFORE = (

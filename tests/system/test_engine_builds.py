@@ -76,7 +76,7 @@ def test_three_builds_are_started_in_their_own_words(fleet: Fleet) -> None:
     assert asked(fleet) == 1
     install(fleet, scripted.BETWEEN)
     fleet.cli("restart", "l")
-    assert "--spec-draft-n-max" in words(fleet)
+    assert "--spec-ngram-simple-size-m" in words(fleet)
     assert "--no-cors-credentials" in words(fleet)
     assert asked(fleet) == 2
     install(fleet, scripted.BEFORE)
@@ -87,7 +87,7 @@ def test_three_builds_are_started_in_their_own_words(fleet: Fleet) -> None:
     assert asked(fleet) == 2
     install(fleet, scripted.AFTER)
     fleet.cli("restart", "l")
-    assert "--spec-draft-n-max" in words(fleet)
+    assert "--spec-ngram-simple-size-m" in words(fleet)
     assert build(fleet)["version"] == "b11549 (0789abc)"
 
 
@@ -101,7 +101,7 @@ def test_an_option_that_a_build_lacks_stops_nothing(fleet: Fleet) -> None:
     told = answer.result["findings"]
     refused = "\n".join(row["text"] for row in told if row["level"] == "refuse")
     for text in (
-        f"speculative in l.toml needs --spec-type draft-mtp, which {ENGINE} (b8900 (0123abc))",
+        f"speculative.method in l.toml needs --spec-type draft-mtp, which {ENGINE} (b8900 (0123abc))",
         "extra_args in l.toml needs --top-kk",
         "(the nearest is --top-k)",
     ):

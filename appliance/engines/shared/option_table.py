@@ -24,6 +24,7 @@ from typing import Annotated, Final, Union, get_args, get_origin, get_type_hints
 
 from appliance.domain.quantities import size_text
 from appliance.domain.spec import EngineOptions, Profile
+from appliance.domain.spelling import either
 from appliance.domain.value_types import Doc, ValueParser
 
 
@@ -90,6 +91,9 @@ class Flag:
     """Kind of the value; None: by the type of the field."""
     since: str = ""
     """Build or release that brought the option; empty: not known, or older than this table."""
+    before: str = ""
+    """Name of the option in older builds, which the wrapper takes where the first is not known; empty:
+    there is none."""
     write: Callable[..., str] = word
     """Function that makes the word of a value."""
     read: Callable[[str], object] | None = None
@@ -104,7 +108,8 @@ class Flag:
         if self.form in {FlagForm.SWITCH, FlagForm.EITHER}:
             return (name,) if value else self.contrary[:1] if self.form is FlagForm.EITHER else ()
         items = value if self.form is FlagForm.REPEATED and isinstance(value, tuple) else (value,)
-        return tuple(text for item in items for text in (name, self._word(item)))
+        written = tuple(text for item in items for text in (name, self._word(item)))
+        return either(written, (self.before, *written[1:])) if self.before else written
 
     def _word(self, value: object) -> str:
         if self.form is FlagForm.JSON and isinstance(value, Mapping):
@@ -120,6 +125,7 @@ def flag(
     contrary: tuple[str, ...] = (),
     kind: ValueKind | None = None,
     since: str = "",
+    before: str = "",
     write: Callable[..., str] = word,
     read: Callable[[str], object] | None = None,
 ) -> Flag:
@@ -130,6 +136,7 @@ def flag(
         contrary=contrary,
         kind=kind,
         since=since,
+        before=before,
         write=write,
         read=read,
     )

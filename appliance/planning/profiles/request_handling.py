@@ -23,7 +23,8 @@ _TEMPLATE_WORDS: Final = (
 )
 BUDGETS: Final = (
     "chat_template_kwargs.thinking_budget",
-    "custom_params.thinking_budget",  # SGLang
+    "custom_params.thinking_budget",  # SGLang, as the next
+    "max_thinking_tokens",
     "reasoning_budget",
     "reasoning_budget_end_tag",
     "reasoning_budget_end_tags",

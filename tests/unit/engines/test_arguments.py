@@ -287,6 +287,8 @@ OLD = EngineBuild(
     options={
         **dict.fromkeys(("--mlock", "--no-mmap", "--direct-io")),
         **dict.fromkeys(("--draft-max", "--reasoning-budget", "--device-draft"), ()),
+        **dict.fromkeys(("--spec-ngram-size-n", "--spec-ngram-min-hits", "--draft-min"), ()),
+        **dict.fromkeys(("--cache-type-k-draft", "--cache-type-v-draft"), ()),
     }
 )
 
@@ -302,6 +304,17 @@ OLD = EngineBuild(
         (
             'speculative = { method = "mtp", tokens = 3, device = "CUDA0" }\n',
             "--spec-type draft-mtp --draft-max 3 --device-draft CUDA0",
+        ),
+        (
+            'speculative = { method = "ngram", tokens = 9, ngram = { match = 4, hits = 2 } }\n',
+            (
+                "--spec-type ngram-simple --spec-ngram-size-n 4 --draft-max 9"
+                " --spec-ngram-min-hits 2"
+            ),
+        ),
+        (
+            'speculative = { method = "mtp", tokens = 3, min_tokens = 2, kv = "q8_0" }\n',
+            "--draft-min 2 --cache-type-k-draft q8_0 --cache-type-v-draft q8_0",
         ),
     ],
 )
