@@ -7,6 +7,7 @@ LOCKS := scripts/requirements
 .PHONY: check lint fast coverage test others structure demo bench-switch bench-footprint bench-release \
   bench-headers bench-gateway bench-reload bench-profiles bench-hostile bench-history bench-detector bench-canaries \
   bench-courtesy bench-outbox bench-slowdown bench-life bench-told bench-models bench-hangups bench-dashboards \
+  bench-estimates \
   check-api check-bench check-clients check-docs check-metrics check-page check-shells fuzz chaos boots engines-vllm \
   lock clean
 
@@ -55,11 +56,11 @@ demo:
 ## bench-switch, bench-footprint, bench-release, bench-reload, bench-profiles, bench-hostile, bench-slowdown,
 ## bench-told, bench-models, bench-hangups, bench-dashboards: figures, the last line as JSON (root)
 ## bench-headers, bench-gateway, bench-history, bench-detector, bench-canaries, bench-courtesy, bench-outbox,
-## bench-life: the same, for anybody
+## bench-life, bench-estimates: the same, for anybody
 bench-switch bench-footprint bench-release bench-headers bench-gateway bench-reload \
   bench-profiles bench-hostile bench-history bench-detector bench-canaries bench-courtesy \
   bench-outbox bench-slowdown bench-life bench-told bench-models bench-hangups \
-  bench-dashboards: bench-%: $(VENV)/.complete
+  bench-dashboards bench-estimates: bench-%: $(VENV)/.complete
 	$(BIN)/python -m tests.bench.$*
 
 ## check-bench: latencies of appliance bench against those of aiperf, which it installs (1.2 GB) in .cache

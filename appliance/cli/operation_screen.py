@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from appliance.cli.arguments import Arguments
 from appliance.cli.conclusion import conclude, exit_status
+from appliance.cli.need_lines import need_lines
 from appliance.cli.operation_follower import OperationFollower
 from appliance.cli.progress_lines import progress_for
 from appliance.cli.terminal import Streams, Style, Terminal
@@ -68,4 +69,8 @@ def plan_lines(closing: ResultEvent, out: Terminal) -> Iterable[str]:
     for finding in objects_in(closing.details, "findings"):
         glyph, style = _LEVELS.get(text_in(finding, "level"), ("·", Style.PLAIN))
         yield f" {out.paint(glyph, style)} {text_in(finding, 'text')}"
+    needs = object_in(closing.details, "estimates")
+    for name in needs:
+        for label, text in need_lines(object_in(needs, name)):
+            yield f"   {name} {label}: {text}" if label else f"     {text}"
     yield closing.message

@@ -35,6 +35,11 @@ class Safetensors:
     weights_bytes: int
     """Bytes of the weights as stored, hence of quantised weights where they are quantised."""
     file_bytes: int
+    draft_bytes: int = 0
+    """Bytes of the weights that only draft, and are loaded for nothing else."""
+    least_layer_bytes: tuple[int, ...] = ()
+    """Bytes that the weights of each numbered layer of the language model take at least once loaded:
+    weights in 32 bits may be loaded in 16."""
     pools: bool = False
     """Whether the model comes with the modules of sentence-transformers (``modules.json``)."""
 
@@ -70,6 +75,10 @@ class ModelReference:
     """Whether the engine wants a GGUF file where a directory holds several formats."""
     projector: str | None = None
     """Path of a second GGUF file that is loaded with the model."""
+    brings_projector: bool = False
+    """Whether a projector beside the model in its repository is loaded where none is named."""
+    draft: str | None = None
+    """Path of a second GGUF model that drafts for the first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,13 +87,16 @@ class Model:
 
     main: Gguf | Safetensors
     projector_bytes: int = field(default=0)
+    draft: Gguf | None = None
+    """Model that drafts for the main one; None: there is none, or its file cannot be read."""
     modified_unix_s: int = 0
     """Unix seconds of the last change of the model's first file, or directory; 0: not known."""
 
     @property
     def file_bytes(self) -> int:
         """Return the size of all files of the model."""
-        return self.main.file_bytes + self.projector_bytes
+        drafting = 0 if self.draft is None else self.draft.file_bytes
+        return self.main.file_bytes + self.projector_bytes + drafting
 
 
 LookAtModel = Callable[[ModelReference], Model | Unread]

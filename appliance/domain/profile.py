@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import Annotated, Literal
 
 from appliance.domain.claims import Claim
+from appliance.domain.memory_parts import Alternative, MemoryParts
 from appliance.domain.running_facts import DeclaredFact
 from appliance.domain.value_types import Deadline, Doc, Duration
 
@@ -43,9 +44,16 @@ class Estimate:
     vram_bytes: int
     """Bytes on the GPUs; an upper bound where the architecture allows only that, see `notes`."""
     least_vram_bytes: int
-    """Bytes of the weights on the GPUs alone: with less than this the model can never run."""
+    """Bytes on the GPUs with less than which the model can never run: a lower bound, of the weights
+    and of the cache where the architecture is known."""
     ram_bytes: int
     """Bytes that stay in main memory, or pass through it, while the model runs."""
+    vram: MemoryParts = field(default_factory=MemoryParts)
+    """Parts of `vram_bytes`; all zero: not known."""
+    ram: MemoryParts = field(default_factory=MemoryParts)
+    """Parts of `ram_bytes`."""
+    alternatives: tuple[Alternative, ...] = ()
+    """Estimates of the same profile with one setting changed."""
     notes: tuple[str, ...] = ()
     """Phrases that say what the figure leaves out or rounds up."""
 

@@ -31,6 +31,7 @@ from appliance.engines.shared.drafting import (
     used_methods,
 )
 from appliance.engines.shared.engine import (
+    DraftLoading,
     Engine,
     Invocation,
     InvocationContext,
@@ -60,6 +61,10 @@ from appliance.engines.shared.rendering import (
 
 KV_TYPES: Final = ("f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl")
 _DEFAULT_BATCH: Final = 2048
+_CHECKPOINTS: Final = 32
+"""Most checkpoints of a request, where nothing is said (``common_params::n_ctx_checkpoints``)."""
+_UNCERTAIN: Final = ("--override-kv", "--kv-unified-per-slot")
+"""Options that may change the cache in ways that the estimate does not follow."""
 _DRAFT_KEYS: Final = frozenset({"min_tokens", "min_probability", "gpu_layers", "device", "kv"})
 _LOADING_BEFORE: Final[Mapping[str, tuple[str, ...]]] = {
     "auto": (),
@@ -590,6 +595,8 @@ def _memory(profile: Profile) -> MemoryUse:
         locks_memory=options.mlock or options.load_mode in {"mlock", "mmap+mlock"},
         loading=LlamaCppLoading(
             projector=options.mmproj,
+            brings_projector=_brings_projector(profile, options),
+            projector_in_ram=options.mmproj_offload is False,
             gpu_layers=options.gpu_layers,
             cpu_experts=tuple(range(options.n_cpu_moe or 0)) or options.cpu_experts,
             cpu_ffn=options.n_cpu_ffn or 0,
@@ -599,11 +606,42 @@ def _memory(profile: Profile) -> MemoryUse:
             split_mode=options.split_mode,
             tensor_split=options.tensor_split,
             kv_unified=options.kv_unified,
+            full_windows=options.swa_full,
+            checkpoints=_CHECKPOINTS
+            if options.ctx_checkpoints is None
+            else options.ctx_checkpoints,
+            certain=not any(a.startswith(_UNCERTAIN) for a in profile.extra_args),
             batch=options.batch,
             ubatch=options.ubatch,
             flash_attn=options.flash_attn,
+            draft=_draft(profile),
         ),
     )
+
+
+def _draft(profile: Profile) -> DraftLoading | None:
+    """Return how drafts are made by a model; None: there are none, or n-grams make them."""
+    speculative = profile.speculative
+    if speculative is None:
+        return None
+    drafting = [m for m in used_methods(speculative, METHODS) if m.model != "none"]
+    if not drafting:
+        return None
+    kv = speculative.kv or KvCache(k="f16", v="f16")
+    return DraftLoading(
+        tokens=speculative.tokens or 0,
+        own_layers=METHODS["mtp"] in drafting,
+        model=speculative.model,
+        gpu_layers=speculative.gpu_layers,
+        key_type=kv.k,
+        value_type=kv.v,
+    )
+
+
+def _brings_projector(profile: Profile, options: LlamaServerOptions) -> bool:
+    """Tell whether a projector in the model's repository is loaded without being named."""
+    named = options.mmproj is not None or options.mmproj_auto is False
+    return not named and hf_repository(profile.model) is not None
 
 
 def _task(profile: Profile) -> Task | None:

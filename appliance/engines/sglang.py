@@ -54,6 +54,9 @@ from appliance.engines.shared.pytorch import (
     enough_gpus,
     kv_problems,
     kwargs_problems,
+    loads_all,
+    offloaded_bytes,
+    own_drafts,
     parses_tools,
     sampling_problems,
     shard_split,
@@ -412,7 +415,15 @@ def _memory(profile: Profile) -> MemoryUse:
         gpu_split=shard_split(profile, workers),
         # The default depends on the GPU; without a value in the profile the share is not known.
         vram_fraction=None if profile.gpus == () else options.mem_fraction_static,
-        loading=PytorchLoading(workers=workers),
+        loading=PytorchLoading(
+            workers=workers,
+            tensor=options.tensor_parallel or 1,
+            offload_bytes=offloaded_bytes(options.cpu_offload_gb),
+            certain=loads_all(profile, options.load_format),
+            converts=options.quantization is not None,
+            dtype=options.dtype,
+            drafts=own_drafts(profile, METHODS),
+        ),
     )
 
 

@@ -58,6 +58,9 @@ from appliance.engines.shared.pytorch import (
     enough_gpus,
     kv_problems,
     kwargs_problems,
+    loads_all,
+    offloaded_bytes,
+    own_drafts,
     parses_tools,
     sampling_problems,
     shard_split,
@@ -510,8 +513,34 @@ def _memory(profile: Profile) -> MemoryUse:
         gpu_split=shard_split(profile, workers),
         vram_fraction=None if on_cpu else taken,
         ram_fraction=taken if on_cpu else None,
-        loading=PytorchLoading(workers=workers, cache_bytes=cache_bytes),
+        loading=PytorchLoading(
+            workers=workers,
+            tensor=options.tensor_parallel or 1,
+            cache_bytes=cache_bytes,
+            offload_bytes=offloaded_bytes(options.cpu_offload_gb),
+            certain=not options.hf_overrides and loads_all(profile, options.load_format),
+            converts=options.quantization is not None,
+            dtype=options.dtype,
+            batch=options.max_batched_tokens or _BATCH,
+            block=options.block_size or _BLOCK,
+            aligned=_keeps_two_states(options),
+            state_dtype=options.mamba_ssm_cache_dtype,
+            drafts=own_drafts(profile, METHODS),
+        ),
     )
+
+
+_BLOCK: Final = 16
+"""Tokens of a page of the cache, where nothing is said (``CacheConfig.DEFAULT_BLOCK_SIZE``)."""
+_BATCH: Final = 2048
+"""Tokens of one step on a GPU of less than 70 GiB (``EngineArgs.get_batch_defaults``)."""
+
+
+def _keeps_two_states(options: VllmOptions) -> bool:
+    """Tell whether states are kept at the ends of pages, too, for prompts that are cached."""
+    if options.mamba_cache_mode is not None:
+        return options.mamba_cache_mode == "align"
+    return options.prefix_caching is True
 
 
 def _declared_cache_bytes(profile: Profile, options: VllmOptions) -> int | None:

@@ -299,7 +299,11 @@ class ControlVerbs:
             exit=Exit.FAILED if refused else Exit.OK,
             outcome="rehearsed",
             message="refused" if refused else "the preflight finds no obstacle",
-            details={"plan": plan, "findings": findings},
+            details={
+                "plan": plan,
+                "findings": findings,
+                "estimates": await self._supervisor.estimates(operation),
+            },
         )
 
 

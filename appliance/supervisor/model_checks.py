@@ -14,6 +14,7 @@ from appliance.domain.profile import Applied, Catalogue
 from appliance.planning.admission.build_findings import is_asked
 from appliance.planning.admission.findings import PreflightFinding, Presence, ProfileFacts
 from appliance.planning.admission.preflight import findings, leaving_of
+from appliance.planning.need_parts import EstimateRow, estimate_row
 from appliance.planning.switch.placement import misplaced, unlocked
 from appliance.planning.switch.run_command import command_findings
 from appliance.ports import Backend, Host, Peaks, Store, Units
@@ -68,6 +69,16 @@ class Preflight:
             except (UnitError, PermissionDeniedError) as error:
                 build = EngineBuild(problem=f"it cannot be asked: {error}")
         return replace(facts, build=build)
+
+    async def estimates(
+        self, operation: Operation, catalogue: Catalogue
+    ) -> Mapping[str, EstimateRow]:
+        """Return the parts of the estimated need of each profile that `operation` starts."""
+        starting = [catalogue[name] for name in operation.goal.start]
+        box = await self._host.box(with_gpus=any(applied.gpus for applied in starting))
+        devices = tuple(box.devices.values())
+        rows = {applied.name: estimate_row(applied, devices) for applied in starting}
+        return {name: row for name, row in rows.items() if row is not None}
 
     async def _groups(self, leaving: Sequence[Applied]) -> Mapping[str, GroupMemory]:
         """Return the main memory of leaving profiles; those that cannot be read are absent."""

@@ -38,6 +38,7 @@ from appliance.domain.operations import (
 )
 from appliance.domain.profile import Catalogue, Mark
 from appliance.planning.admission.findings import PreflightFinding, refuse
+from appliance.planning.need_parts import EstimateRow
 from appliance.planning.routing.gateway_state import state_of
 from appliance.planning.status.journal_fields import end_fields, operation_fields
 from appliance.planning.status.summary import changes, crashes, described, summary
@@ -308,6 +309,10 @@ class Supervisor:
         operation = self._operation(request, observed)
         found = await self._preflight.findings(operation, self._catalogue, observed)
         return operation, (*found, *await self._room(operation))
+
+    async def estimates(self, operation: Operation) -> Mapping[str, EstimateRow]:
+        """Return the parts of the estimated need of each profile that `operation` would start."""
+        return await self._preflight.estimates(operation, self._catalogue)
 
     async def _room(self, operation: Operation) -> Sequence[PreflightFinding]:
         """Refuse if there is no room for what `operation` writes; skipped while one runs."""

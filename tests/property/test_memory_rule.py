@@ -37,7 +37,7 @@ CHUNKS: Final = 8
 OWN_RULES: Final = {
     # A declared figure, or a share, that is too small for the weights passes the gate and fails to
     # load, after the old model has been stopped.
-    "weights alone": re.compile("for the weights alone"),
+    "weights alone": re.compile("needs at least"),
     # The gate sees one backend, and only what is available now: what runs beside it may not have
     # taken yet what it needs, and the share of an engine on the CPU is in no unit.
     "needs of all that runs together": re.compile(

@@ -37,6 +37,8 @@ _MOST_TEXTS: Final = 1 << 22
 """Most entries in all lists of text together."""
 _MOST_DIMENSIONS: Final = 4
 _LONGEST_NAME: Final = 1 << 16
+_LONGEST_TENSOR_NAME: Final = 1 << 8
+"""Longest name of a tensor: four times the format's own limit."""
 _LONGEST_TEXT: Final = 1 << 12
 _LONGEST_LIST: Final = 1 << 12
 """Longest list that is kept; longer ones have an entry for each token, not for each layer."""
@@ -210,7 +212,7 @@ class _Header:
 
     def _tensor(self) -> tuple[str, int | None, int]:
         """Return name, bytes (None: of an unknown type) and position of the next tensor."""
-        name = self._text(_LONGEST_NAME)
+        name = self._text(_LONGEST_TENSOR_NAME)
         dimensions = self._number(_U32)
         if dimensions > _MOST_DIMENSIONS:
             raise HeaderError(f"a tensor in it has {dimensions} dimensions")

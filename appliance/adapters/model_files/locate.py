@@ -14,6 +14,8 @@ _SHARD: Final = re.compile(r"(.+)-(\d{5})-of-(\d{5})\.gguf\Z", re.ASCII)
 _COMMIT: Final = re.compile(r"[0-9a-f]{7,64}\Z")
 _PREFERRED: Final = ("q4_k_m", "q8_0")
 """Quantisation that llama.cpp takes of a repository by default."""
+_PROJECTOR: Final = "mmproj"
+"""Word in the names of files that hold a projector."""
 _MOST_SHARDS: Final = 4096
 _MOST_FILES: Final = 20_000
 _LONGEST_REFERENCE: Final = 256
@@ -65,7 +67,7 @@ def snapshot(repository: Path) -> Path:
 
 def _chosen(directory: Path, quant: str) -> Path:
     """Return the GGUF file of a directory with one model in several quantisations."""
-    files = [p for p in sorted(_listed(directory, ".gguf")) if "mmproj" not in p.name.lower()]
+    files = [p for p in sorted(_listed(directory, ".gguf")) if _PROJECTOR not in p.name.lower()]
     firsts = [p for p in files if (m := _SHARD.match(p.name)) is None or int(m[2]) == 1]
     for wanted in (quant.lower(),) if quant else _PREFERRED:
         for file in firsts:
@@ -83,6 +85,16 @@ def _listed(directory: Path, suffix: str) -> list[Path]:
             raise HeaderError("its directory has too many files")
         found.append(path)
     return found
+
+
+def projector_beside(first: Path) -> Path | None:
+    """Return the projector that llama-server loads with a model of a repository; None: there is none.
+
+    Of several the one in 16 bits is taken, as downloads do by default.
+    """
+    files = sorted(p for p in _listed(first.parent, ".gguf") if _PROJECTOR in p.name.lower())
+    exact = [p for p in files if "f16" in p.name.lower()]
+    return next(iter(exact or files), None)
 
 
 def gguf_files(first: Path) -> list[Path]:

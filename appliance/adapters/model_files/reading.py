@@ -9,7 +9,7 @@ from typing import Final
 from appliance.adapters.files.regular import Stamp, stamp
 from appliance.adapters.model_files.bounded import EndOfFileError, HeaderError
 from appliance.adapters.model_files.gguf import read_gguf
-from appliance.adapters.model_files.locate import gguf_files, main_file
+from appliance.adapters.model_files.locate import gguf_files, main_file, projector_beside
 from appliance.adapters.model_files.safetensors import read_object, read_safetensors
 from appliance.domain.model_headers import (
     Gguf,
@@ -43,11 +43,17 @@ def read_model(reference: ModelReference) -> Model | Unread:
     try:
         first = main_file(reference.model, reference.path, gguf=reference.gguf)
         main = _main(first)
-        extra = 0
-        if reference.projector is not None:
-            extra = sum(t.stored_bytes for t in _gguf(Path(reference.projector)).tensors)
-        modified_unix_s = int(first.stat().st_mtime)
-        return Model(main=main, projector_bytes=extra, modified_unix_s=modified_unix_s)
+        projector = None if reference.projector is None else Path(reference.projector)
+        if projector is None and reference.brings_projector:
+            projector = projector_beside(first)
+        return Model(
+            main=main,
+            projector_bytes=0
+            if projector is None
+            else sum(t.stored_bytes for t in _gguf(projector).tensors),
+            draft=None if reference.draft is None else _draft(Path(reference.draft)),
+            modified_unix_s=int(first.stat().st_mtime),
+        )
     except _UnreadError as error:
         return error.unread
     except (FileNotFoundError, NotADirectoryError) as error:
@@ -57,6 +63,14 @@ def read_model(reference: ModelReference) -> Model | Unread:
         return Unread(fault=ModelFileFault.UNREADABLE, problem=f"cannot be read: {error.strerror}")
     except (HeaderError, ValueError) as error:
         return Unread(fault=ModelFileFault.UNREADABLE, problem=str(error))
+
+
+def _draft(path: Path) -> Gguf | None:
+    """Return the headers of a draft model; None: they cannot be read, which its engine will tell."""
+    try:
+        return _gguf(path)
+    except (_UnreadError, HeaderError, OSError, ValueError):
+        return None
 
 
 def _main(first: Path) -> Gguf | Safetensors:
@@ -126,7 +140,9 @@ def _indexed(directory: Path) -> list[Path]:
 
 
 def _weights(files: list[Path], config: dict[str, object]) -> Safetensors:
-    weights = size = 0
+    weights = size = drafts = 0
+    layers: dict[int, int] = {}
+    least: dict[int, int] = {}
     for path in files:
         try:
             file = read_safetensors(path)
@@ -138,8 +154,34 @@ def _weights(files: list[Path], config: dict[str, object]) -> Safetensors:
         _check_whole(path, file.end, file.file_bytes)
         weights += file.weights_bytes
         size += file.file_bytes
-    pools = any((path.parent / _POOLING).exists() for path in files[:1])
-    return Safetensors(config=config, weights_bytes=weights, file_bytes=size, pools=pools)
+        drafts += file.draft_bytes
+        _add(layers, file.layer_bytes)
+        _add(least, file.least_layer_bytes)
+    count = _layer_count(config)
+    if count:  # further numbered layers only draft (DeepSeek-V3, GLM-4.5)
+        drafts += sum(found for layer, found in layers.items() if layer >= count)
+    return Safetensors(
+        config=config,
+        weights_bytes=weights,
+        file_bytes=size,
+        draft_bytes=min(drafts, weights),
+        least_layer_bytes=tuple(least.get(layer, 0) for layer in range(max(least, default=-1) + 1)),
+        pools=any((path.parent / _POOLING).exists() for path in files[:1]),
+    )
+
+
+def _add(sums: dict[int, int], more: dict[int, int]) -> None:
+    for layer, count in more.items():
+        sums[layer] = sums.get(layer, 0) + count
+
+
+def _layer_count(config: dict[str, object]) -> int:
+    """Return the number of layers that every token passes; 0: not known."""
+    for part in (config, *(v for v in config.values() if isinstance(v, dict))):
+        count = part.get("num_hidden_layers")
+        if type(count) is int and "num_nextn_predict_layers" in part:
+            return max(count, 0)
+    return 0
 
 
 class ModelChecks:

@@ -4,7 +4,8 @@ Layout: https://github.com/huggingface/safetensors#format: eight bytes with the 
 object, the object, then the data its offsets point into.
 """
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, field
 from pathlib import Path
 from struct import Struct
 from typing import Any, Final
@@ -16,6 +17,14 @@ _LENGTH: Final = Struct("<Q")
 _LARGEST_JSON_BYTES: Final = 16 << 20
 """Largest JSON header: a tenth of the format's own limit, and ten times the largest seen."""
 _LARGEST: Final = 1 << 60
+_LAYER: Final = re.compile(r"(?:\A|\.)(?:layers|h|blocks)\.(\d{1,4})\.", re.ASCII)
+_DRAFTS: Final = re.compile(r"(?:\A|\.)mtp(?:_layers)?\.", re.ASCII)
+_OTHER_TOWERS: Final = re.compile(r"vis|audio|image|encoder|speech|talker|code2wav", re.ASCII)
+"""Words in the names of weights that are not the language model's."""
+_NOT_KEPT: Final = ("g_idx", "qzeros", "zero_point")
+"""Endings of weights that engines drop after they have repacked the others."""
+_NARROWED: Final = {"F32": 2, "F64": 4}
+"""Divisors of the bytes of types that may be loaded in 16 bits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +32,12 @@ class SafetensorsFile:
     """Header of one file."""
 
     weights_bytes: int
+    draft_bytes: int = 0
+    """Bytes of tensors that only draft, by their names."""
+    layer_bytes: dict[int, int] = field(default_factory=dict)
+    """Bytes of the tensors of each numbered layer of the language model."""
+    least_layer_bytes: dict[int, int] = field(default_factory=dict)
+    """Bytes that these take at least once loaded."""
     end: int
     """End of the last tensor: a shorter file is not whole."""
     file_bytes: int
@@ -42,23 +57,48 @@ def read_safetensors(path: Path) -> SafetensorsFile:
         begin = _LENGTH.size
         file.need(begin + length)
         header = _object(bytes(file.buffer[begin : begin + length]))
-        weights = 0
+        weights = drafts = 0
+        layers: dict[int, int] = {}
+        least: dict[int, int] = {}
         for name, entry in header.items():
-            if name != "__metadata__":
-                weights = max(weights, _end(entry))
+            if name == "__metadata__":
+                continue
+            first, end = _span(entry)
+            weights = max(weights, end)
+            if _DRAFTS.search(name):
+                drafts += end - first
+            elif (layer := _layer_of(name)) is not None:
+                layers[layer] = layers.get(layer, 0) + end - first
+                least[layer] = least.get(layer, 0) + _kept(name, entry, end - first)
         return SafetensorsFile(
-            weights_bytes=weights, end=begin + length + weights, file_bytes=file.file_bytes
+            weights_bytes=weights,
+            draft_bytes=drafts,
+            layer_bytes=layers,
+            least_layer_bytes=least,
+            end=begin + length + weights,
+            file_bytes=file.file_bytes,
         )
 
 
-def _end(entry: Any) -> int:
+def _layer_of(name: str) -> int | None:
+    """Return the number of the language model's layer that a tensor belongs to; None: none."""
+    match = None if _OTHER_TOWERS.search(name) else _LAYER.search(name)
+    return None if match is None else int(match[1])
+
+
+def _kept(name: str, entry: Any, count: int) -> int:
+    """Return the bytes that a tensor of `count` bytes takes at least once it is loaded."""
+    return 0 if name.endswith(_NOT_KEPT) else count // _NARROWED.get(str(entry.get("dtype")), 1)
+
+
+def _span(entry: Any) -> tuple[int, int]:
     try:
         first, end = entry["data_offsets"]
     except (KeyError, TypeError, ValueError) as error:
         raise HeaderError("its header makes no sense") from error
     if type(first) is not int or type(end) is not int or not 0 <= first <= end <= _LARGEST:
         raise HeaderError("its header makes no sense")
-    return end
+    return first, end
 
 
 def read_object(path: Path) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from appliance.planning.alerting.book.alert_report import AlertRow, DeliveryRepo
 from appliance.planning.alerting.book.alert_state import PlannedWindow, Silence
 from appliance.planning.alerting.sending.outbox_rows import OutboxRow
 from appliance.planning.importing.server_command import DispositionKind, PartKind
+from appliance.planning.need_parts import EstimateRow
 from appliance.planning.speeds import (
     BaselineReport,
     PromptBaseline,
@@ -50,6 +51,8 @@ class ProfileDetails(ProfileRow):
     applied: Applied
     """Applied profile in the form of the manifest, which has a version of its own."""
     need: NeedRow
+    estimate: EstimateRow | None
+    """Parts of the estimate, whatever the source of the need is; None: there is no estimate."""
 
 
 class VerifiedProfile(TypedDict):

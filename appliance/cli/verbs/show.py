@@ -14,6 +14,7 @@ from appliance.cli.box import places_of, read_status, row_of
 from appliance.cli.catalogue import applied_of
 from appliance.cli.failures import CliError, need_root
 from appliance.cli.health_questions import details_of
+from appliance.cli.need_lines import need_lines
 from appliance.cli.paths import Places
 from appliance.cli.status_screens import show_one
 from appliance.cli.terminal import Streams, Terminal
@@ -23,6 +24,7 @@ from appliance.domain.names import unit_of
 from appliance.domain.paths import NEEDS
 from appliance.domain.profile import Applied
 from appliance.planning.need import BoxNeed, need_row, resolve
+from appliance.planning.need_parts import estimate_row
 from appliance.planning.status.document import BuildRow, StatusDocument
 from appliance.presentation.clock_times import local_minute
 from appliance.protocol.control import Exit
@@ -45,15 +47,23 @@ def run(arguments: Arguments, streams: Streams) -> int:
         return _baseline(arguments, streams.out)
     document = read_status(places)
     row = row_of(document, applied.name)
-    need = _need(applied, places, document)
+    devices = _devices(document)
+    need = _need(applied, places, document, devices)
+    estimate = estimate_row(applied, devices)
     if arguments.json:
-        plain = {**row, "applied": manifest_entry(applied), "need": need_row(need)}
+        plain = {
+            **row,
+            "applied": manifest_entry(applied),
+            "need": need_row(need),
+            "estimate": estimate,
+        }
         streams.out.document(plain)
         return int(Exit.OK)
     show_one(row, streams.out, now=time.time())
     for line in row.get("unit_changes", ()):  # absent in the document of an older supervisor
         streams.out.line(f"    {'by hand':12} {line}")
-    for label, value in (*_build(row.get("build")), *_facts(applied, need)):
+    facts = (*_build(row.get("build")), *_facts(applied, need), *need_lines(estimate or {}))
+    for label, value in facts:
         streams.out.line(f"    {label:12} {value}")
     return int(Exit.OK)
 
@@ -83,10 +93,20 @@ def _baseline(arguments: Arguments, out: Terminal) -> int:
     return int(Exit.OK)
 
 
-def _need(applied: Applied, places: Places, document: StatusDocument) -> BoxNeed:
+def _devices(document: StatusDocument) -> tuple[DeviceMemory, ...]:
+    """Return the GPUs of the supervisor's memory figures whose memory is known."""
+    memory: Json = document["memory"] or {}
+    return tuple(filter(None, map(_device, objects_in(memory, "gpus"))))
+
+
+def _need(
+    applied: Applied,
+    places: Places,
+    document: StatusDocument,
+    devices: tuple[DeviceMemory, ...],
+) -> BoxNeed:
     """Return the need of a profile, with its observed peak, on the supervisor's memory figures."""
     memory: Json = document["memory"] or {}
-    devices = tuple(filter(None, map(_device, objects_in(memory, "gpus"))))
     peak = read_peak(Path(places.state_dir, NEEDS), applied.name)
     return resolve(applied, peak, devices, int(number_in(memory, "ram_total_bytes") or 0))
 

@@ -64,11 +64,31 @@ class Task(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DraftLoading:
+    """Settings with which llama.cpp drafts tokens by a model; n-grams take no memory."""
+
+    tokens: int = 0
+    """Tokens drafted in each step; 0: not known."""
+    own_layers: bool = False
+    """Whether the model's own layers for drafting are loaded (``draft-mtp``)."""
+    model: str | None = None
+    """Path of a draft model; None: the model drafts by itself, or the path is not known."""
+    gpu_layers: Literal["all"] | int | None = None
+    """Number of layers of the draft model on the GPUs; None: all."""
+    key_type: str = "f16"
+    """Type of the keys in the draft's cache."""
+    value_type: str = "f16"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LlamaCppLoading:
     """Settings with which llama.cpp holds a model, for the estimate of a GGUF file."""
 
     projector: str | None = None
     """Path of a second file, which is loaded with the model."""
+    brings_projector: bool = False
+    """Whether a projector is loaded that the model's repository has beside the model."""
+    projector_in_ram: bool = False
     gpu_layers: Literal["all"] | int | None = None
     """Number of layers on the GPUs; None: all."""
     cpu_experts: Literal["all"] | tuple[int, ...] = ()
@@ -87,9 +107,17 @@ class LlamaCppLoading:
     the model was trained for."""
     kv_unified: bool = False
     """Whether requests share one cache of `Profile.ctx` tokens."""
+    full_windows: bool = False
+    """Whether layers with a sliding window keep the whole context (``--swa-full``)."""
+    checkpoints: int = 32
+    """Most checkpoints of one request's state or window, kept in main memory."""
+    certain: bool = True
+    """Whether no further argument changes the cache in a way that is not followed."""
     batch: int | None = None
     ubatch: int | None = None
     flash_attn: str | None = None
+    draft: DraftLoading | None = None
+    """Drafting by a model; None: there is none, or only by n-grams."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,8 +125,29 @@ class PytorchLoading:
     """Settings with which an engine on PyTorch holds a model, for the estimate of safetensors."""
 
     workers: int
+    tensor: int = 1
+    """Number of workers over which each layer is split; what cannot be split they all hold."""
     cache_bytes: int | None = None
     """Bytes of each worker's cache, where the profile says; None: by the model and the context."""
+    offload_bytes: int = 0
+    """Bytes of weights that each worker keeps in main memory (``--cpu-offload-gb``)."""
+    certain: bool = True
+    """Whether no option loads fewer weights than the model's files have."""
+    converts: bool = False
+    """Whether weights are loaded in another type than their files have, by an option."""
+    dtype: str | None = None
+    """Type of weights and activations that an option sets; None: the model's own."""
+    state_dtype: str | None = None
+    """Type of recurrent states that an option sets; None: the model's own."""
+    batch: int = 2048
+    """Tokens of one step, for which a windowed cache has room beside the window. vLLM's server takes
+    8192 where a GPU has 70 GiB and more."""
+    block: int = 16
+    """Tokens of one page of the cache."""
+    aligned: bool = False
+    """Whether a second copy of each state is kept, for prompts that are cached."""
+    drafts: int = 0
+    """Drafted tokens before a check; 0: none by the model's own layers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ from typing import Final
 from appliance.domain.model_headers import Safetensors
 from appliance.domain.profile_values import KvCache
 from appliance.domain.spec import Problem, Profile, Where
+from appliance.engines.shared.drafting import DraftMethod, used_methods
 from appliance.engines.shared.engine import InvocationContext, Task
 
 _THINKING_VARIABLE: Final = "enable_thinking"
@@ -27,6 +28,14 @@ _SUFFIXES: Final = (
     ("Model", Task.EMBED),
 )
 """Endings of an architecture's name, as vLLM reads them (config/model.py, _SUFFIX_TO_DEFAULTS)."""
+_FEWER_WEIGHTS: Final = (
+    "--hf-config-overrides",
+    "--hf-overrides",
+    "--json-model-override-args",
+    "--kt-",
+    "--offload",
+)
+"""Beginnings of options with which fewer weights may be on the GPUs than the files have."""
 
 
 def torch_variables(profile: Profile, context: InvocationContext) -> Mapping[str, str]:
@@ -141,6 +150,28 @@ def shards(tensor: int | None, pipeline: int | None) -> int:
 def shard_split(profile: Profile, workers: int) -> tuple[float, ...]:
     """Return equal weights of the first GPUs, one for each worker; none without GPUs."""
     return () if profile.gpus == () else (1.0,) * workers
+
+
+def offloaded_bytes(offload_gib: float | None) -> int:
+    """Return the bytes of weights that each worker keeps in main memory (``--cpu-offload-gb``)."""
+    return -int(-(offload_gib or 0) * (1 << 30) // 1)
+
+
+def loads_all(profile: Profile, load_format: str | None) -> bool:
+    """Tell whether no option loads other weights than those of the model's files, or fewer on GPUs."""
+    arguments = (argument.replace("_", "-") for argument in profile.extra_args)
+    return load_format in {None, "auto", "safetensors"} and not any(
+        argument.startswith(_FEWER_WEIGHTS) for argument in arguments
+    )
+
+
+def own_drafts(profile: Profile, methods: Mapping[str, DraftMethod]) -> int:
+    """Return the tokens that the model's own layers draft in each step; 0: they draft none."""
+    speculative = profile.speculative
+    if speculative is None or speculative.model is not None:
+        return 0
+    own = methods["mtp"] in used_methods(speculative, methods)
+    return speculative.tokens or 0 if own else 0
 
 
 def architecture_task(model: Safetensors) -> Task | None:

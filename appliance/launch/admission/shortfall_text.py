@@ -30,7 +30,9 @@ def _unreadable(short: Shortfall) -> str:
 def _weights(short: Shortfall) -> str:
     one = f"GPU {short.index} has"
     where = one if short.count == 1 else f"{short.count} GPUs together have"
-    return f"the weights alone need {size(short.wanted_bytes)}, {where} {size(short.present_bytes)}"
+    return (
+        f"the model needs at least {size(short.wanted_bytes)}, {where} {size(short.present_bytes)}"
+    )
 
 
 def _ram(short: Shortfall) -> str:

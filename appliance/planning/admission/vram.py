@@ -2,7 +2,7 @@
 
 The rule is the gate's (`planning.memory`), applied to the predicted box: what is refused here would
 have been refused by the gate, after the old model had been stopped. One rule is the preflight's own:
-weights that are larger than their GPUs are refused, even where a declared figure or the engine's
+a model whose least is larger than its GPUs is refused, even where a declared figure or the engine's
 share is small enough for the gate.
 """
 
@@ -119,7 +119,7 @@ def _too_large(
     if applied.estimate is None or not _is_untried(requirement, ours):
         return None
     least, room = applied.estimate.least_vram_bytes, _room(need, requirement, ours)
-    return None if least <= room else _weights_alone(least, _limit(applied, need, room))
+    return None if least <= room else _at_least(least, _limit(applied, need, room))
 
 
 def _impossible(
@@ -130,7 +130,7 @@ def _impossible(
 ) -> str:
     wanted, present, margin = short.wanted_bytes, short.present_bytes, requirement.margin_bytes
     if short.kind == fit.WEIGHTS:
-        return _weights_alone(wanted, f"the GPUs have {_gib(present)}")
+        return _at_least(wanted, f"the GPUs have {_gib(present)}")
     if short.kind == fit.POOL:
         where = f"the memory that GPU {short.index} shares with the host"
         return f"needs ≈{_gib(wanted)} GiB with its margin in {where}, which is {_gib(present)}"
@@ -143,8 +143,8 @@ def _impossible(
     return f"needs ≈{_gib(share)} GiB on {where}{reserve}"
 
 
-def _weights_alone(least_bytes: int, limit: str) -> str:
-    return f"needs ≈{_gib(least_bytes)} GiB of VRAM for the weights alone, {limit}"
+def _at_least(least_bytes: int, limit: str) -> str:
+    return f"needs at least ≈{_gib(least_bytes)} GiB of VRAM, {limit}"
 
 
 def _room(need: BoxNeed, requirement: MemoryRequirement, ours: Sequence[DeviceMemory]) -> int:

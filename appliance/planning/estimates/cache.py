@@ -1,9 +1,10 @@
-"""Cache and state that llama.cpp keeps for every token and every request."""
+"""Cache and state that llama.cpp keeps, layer by layer, and the checkpoints of a request."""
 
 from dataclasses import dataclass
 from typing import Final
 
-from appliance.planning.estimates.facts import GgufFacts
+from appliance.planning.estimates.facts import UnknownError
+from appliance.planning.estimates.layers import LayerMemory
 
 TYPES: Final = {
     "f32": (1, 4),
@@ -18,103 +19,87 @@ TYPES: Final = {
 }
 """Elements of a block and the bytes that they take, by cache type (``GGML_QUANT_SIZES``)."""
 _PADDING: Final = 256
-"""Multiple to which the cache of a request is rounded up (``llama_context``: ``GGML_PAD(n_ctx,
-256)``)."""
+"""Multiple to which the tokens of a cache are rounded up (``llama_context``, ``n_ctx_seq``)."""
 _STATE_BYTES: Final = 4
 """Bytes of an element of a recurrent state, which is F32 (``llama_memory_recurrent``)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Window:
-    """Window of the cache: number of tokens, and of caches."""
+class CacheSize:
+    """Size of the caches: tokens, requests and types."""
 
     tokens: int
-    """Tokens of one request, or of all requests where they share one cache."""
+    """Tokens of one cache: of one request, or of all requests where they share one."""
     caches: int
     """Number of caches: one for each request, or one shared."""
     requests: int
-    key_type: str
-    value_type: str
+    window: int = 0
+    """Tokens of the window of layers that have one."""
+    batch: int = 0
+    """Tokens of one micro-batch, for which a windowed cache has room beside the window."""
+    drafts: int = 0
+    """Drafted tokens before a check, for each of which a copy of the state is kept."""
+    key_type: str = "f16"
+    value_type: str = "f16"
+    transposed: bool = False
+    """Whether values are stored for the widest layer in all layers: without flash attention."""
 
     @property
     def cells(self) -> int:
-        """Return the tokens of all caches together, padded as llama.cpp does."""
-        return -(-self.tokens // _PADDING) * _PADDING * self.caches
+        """Return the tokens of one cache, padded."""
+        return _padded(self.tokens)
+
+    @property
+    def windowed_cells(self) -> int:
+        """Return the tokens of one cache of a layer with a window (llama-kv-cache-iswa.cpp)."""
+        shared = self.requests if self.caches == 1 else 1
+        return _padded(min(self.cells, self.window * shared + self.batch))
 
 
-def layer_bytes(facts: GgufFacts, window: Window) -> tuple[int, ...]:
-    """Return the bytes of cache, or of state, of every layer.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerBytes:
+    """Bytes that one layer keeps."""
 
-    ``llama_kv_cache``: a layer has cells x ``n_embd_k_gqa`` keys and cells x ``n_embd_v_gqa``
-    values, which are KV heads x head size (``llama_hparams``). A sliding window may be kept
-    smaller, latent attention may keep no values, and layers may share a cache: this is then an
-    upper bound, see `notes`.
+    cache: int
+    state: int
+    least: int
+    """Bytes of both that every build since 2025 keeps: without copies for drafts and indexers."""
+    checkpoint: int
+    """Bytes of one checkpoint of one request."""
+
+
+def bytes_of(layers: tuple[LayerMemory, ...], size: CacheSize) -> tuple[LayerBytes, ...]:
+    """Return the bytes of every layer.
+
+    Raises:
+        UnknownError: a cache type is not known.
     """
-    if facts.value("attention.causal") is False:
-        return (0,) * facts.layers  # an encoder has no cache
-    heads = facts.per_layer("attention.head_count_kv", default=facts.heads)
-    key, value = _head_sizes(facts)
-    attends = _attending(facts)
-    state = _state_bytes(facts) * window.requests
-    return tuple(
-        _row(n * key, window.key_type) * window.cells
-        + _row(n * value, window.value_type) * window.cells
-        if n and attends[layer]
-        else state
-        for layer, n in enumerate(heads)
+    widest = max((layer.values for layer in layers), default=0) if size.transposed else 0
+    return tuple(_bytes(layer, size, widest) for layer in layers)
+
+
+def _bytes(layer: LayerMemory, size: CacheSize, widest: int) -> LayerBytes:
+    cells = (size.windowed_cells if layer.windowed else size.cells) * size.caches
+    kept = max(layer.values, widest) if layer.values else 0
+    row = row_bytes(layer.keys, size.key_type) + row_bytes(kept, size.value_type)
+    indexer = row_bytes(layer.indexer_keys, size.key_type)
+    state = layer.state * _STATE_BYTES
+    window = row * size.windowed_cells if layer.windowed else 0
+    return LayerBytes(
+        cache=(row + indexer) * cells,
+        state=state * size.requests * (1 + size.drafts),
+        least=row * cells + state * size.requests,
+        checkpoint=state + window,
     )
 
 
-def notes(facts: GgufFacts) -> tuple[str, ...]:
-    """Return the reasons for which `layer_bytes` is an upper bound."""
-    found = []
-    if facts.number("attention.sliding_window"):
-        found.append("sliding window, upper bound")
-    if facts.number("attention.kv_lora_rank"):
-        found.append("latent attention, upper bound")
-    if facts.number("attention.shared_kv_layers"):
-        found.append("shared caches, upper bound")
-    if (
-        facts.recurrent
-        and all(_attending(facts))
-        and 0 not in facts.per_layer("attention.head_count_kv", default=facts.heads)
-    ):
-        found.append("recurrent layers counted as attention, upper bound")
-    return tuple(found)
+def row_bytes(elements: int, kind: str) -> int:
+    """Return the bytes of a row of a cache. Raises `UnknownError`."""
+    if kind not in TYPES:
+        raise UnknownError(f"the cache type {kind} is not known")
+    block, stored = TYPES[kind]
+    return -(-elements // block) * stored
 
 
-def _head_sizes(facts: GgufFacts) -> tuple[int, int]:
-    """Return the sizes of a key and a value; by default the embedding's size over the heads."""
-    lora = facts.number("attention.kv_lora_rank")
-    usual = facts.embedding // max(1, *facts.heads)
-    if lora and facts.number("attention.key_length") is None:
-        rope = facts.number("rope.dimension_count") or 0
-        return lora + rope, lora
-    key = facts.number("attention.key_length")
-    value = facts.number("attention.value_length")
-    return (usual if key is None else key), (usual if value is None else value)
-
-
-def _attending(facts: GgufFacts) -> tuple[bool, ...]:
-    """Return which layers have attention: in hybrids each n-th (``full_attention_interval``)."""
-    interval = facts.number("full_attention_interval") or 1
-    return tuple((layer + 1) % interval == 0 for layer in range(facts.layers))
-
-
-def _state_bytes(facts: GgufFacts) -> int:
-    """Return bytes of one request's recurrent state: ``n_embd_r``, ``n_embd_s`` of llama_hparams."""
-    head = facts.number("wkv.head_size")
-    if head:
-        return (2 + head) * facts.embedding * _STATE_BYTES
-    short = facts.number("shortconv.l_cache")
-    if short:
-        return facts.embedding * (short - 1) * _STATE_BYTES
-    convolution = facts.number("ssm.conv_kernel") or 1
-    inner, size = facts.number("ssm.inner_size") or 0, facts.number("ssm.state_size") or 0
-    groups = facts.number("ssm.group_count") or 0
-    return ((convolution - 1) * (inner + 2 * groups * size) + size * inner) * _STATE_BYTES
-
-
-def _row(elements: int, kind: str) -> int:
-    block, size = TYPES[kind]
-    return -(-elements // block) * size
+def _padded(tokens: int) -> int:
+    return -(-tokens // _PADDING) * _PADDING

@@ -61,7 +61,12 @@ def estimated(profile: Profile, path: str | None, look: LookAtModel) -> Estimate
     if reference is None:
         return Estimated(problem="nothing is known about the program", context_tokens=told)
     if isinstance(loading, LlamaCppLoading):
-        reference = replace(reference, projector=loading.projector)
+        reference = replace(
+            reference,
+            projector=loading.projector,
+            brings_projector=loading.brings_projector,
+            draft=None if loading.draft is None else loading.draft.model,
+        )
     model = look(reference)
     if isinstance(model, Unread):
         missing = model.fault is ModelFileFault.MISSING

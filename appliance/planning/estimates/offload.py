@@ -1,9 +1,9 @@
-"""Offload: the tensors of a model that llama.cpp puts on the GPUs."""
+"""Offload: the tensors of a model that llama.cpp loads, and those that it puts on the GPUs."""
 
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 from appliance.domain.model_headers import Tensor
 from appliance.domain.spec import Profile
@@ -14,6 +14,8 @@ _EXPERTS: Final = r"\.ffn_(up|down|gate|gate_up)_(ch|)exps"
 """Pattern of expert tensors: ``LLM_FFN_EXPS_REGEX`` of llama.cpp's common.h."""
 _FFN: Final = r"\.ffn_(up|down|gate)\."
 """Pattern of the tensors of a dense feed-forward network that ``--n-cpu-ffn`` names."""
+_OTHER_SYNTAX: Final = "[["
+"""Beginning of character classes that regular expressions of C++ have, and Python's do not."""
 _EMBEDDINGS: Final = ("token_embd.", "token_types.", "position_embd.", "per_layer_token_embd.")
 """Input tensors, which stay in main memory however many layers are offloaded."""
 _OUTPUT: Final = "output.weight"
@@ -31,12 +33,11 @@ class Weights:
     ram: int
 
 
-def layers_on_gpus(profile: Profile, loading: LlamaCppLoading, layers: int) -> int:
-    """Return ``--gpu-layers`` as rendered; one more than `layers` offloads the output too."""
+def layers_on_gpus(profile: Profile, asked: Literal["all"] | int | None, blocks: int) -> int:
+    """Return ``--gpu-layers`` as rendered; one more than `blocks` offloads the output too."""
     if profile.gpus == ():
         return 0
-    asked = loading.gpu_layers
-    return layers + 1 if asked is None or asked == "all" else min(asked, layers + 1)
+    return blocks + 1 if asked is None or asked == "all" else min(asked, blocks + 1)
 
 
 def first_layer(layers: int, offloaded: int) -> int:
@@ -50,21 +51,28 @@ def first_layer(layers: int, offloaded: int) -> int:
 
 
 def weights(
-    tensors: Sequence[Tensor], layers: int, offloaded: int, kept: Callable[[str], bool]
+    tensors: Sequence[Tensor],
+    blocks: int,
+    offloaded: int,
+    kept: Callable[[str], bool],
+    loaded: int,
 ) -> Weights:
     """Return the bytes of the weights on GPUs and in main memory.
 
     Args:
         tensors: Of all files of the model.
-        layers: Of the model.
+        blocks: Number of layers in the files.
         offloaded: See `layers_on_gpus`.
         kept: Whether a tensor is kept in main memory by name.
+        loaded: Number of first layers that are loaded; the others only draft, and are skipped.
     """
     gpu = least = ram = tied = 0
-    first, has_output = first_layer(layers, offloaded), False
+    first, has_output = first_layer(blocks, offloaded), False
     for tensor in tensors:
         match = _BLOCK.match(tensor.name)
-        layer = layers if match is None else int(match[1])
+        layer = blocks if match is None else int(match[1])
+        if match is not None and layer >= loaded:
+            continue
         has_output |= tensor.name == _OUTPUT
         tied += tensor.stored_bytes if tensor.name == _TIED else 0
         stays = tensor.name.startswith(_EMBEDDINGS) or kept(tensor.name)
@@ -80,8 +88,13 @@ def weights(
 
 def kept_in_ram(loading: LlamaCppLoading) -> Callable[[str], bool]:
     """Return a test for the tensors that the profile keeps in main memory by name."""
-    patterns = [re.compile(p) for p in _patterns(loading)]
+    patterns = [re.compile(p) for p in _patterns(loading) if _compiles(p)]
     return lambda name: any(p.search(name) for p in patterns)
+
+
+def is_followed(loading: LlamaCppLoading) -> bool:
+    """Tell whether every tensor override can be read here, so that none keeps more in main memory."""
+    return all(_compiles(pattern) for pattern, _ in _overrides(loading))
 
 
 def _patterns(loading: LlamaCppLoading) -> Iterable[str]:
@@ -91,10 +104,15 @@ def _patterns(loading: LlamaCppLoading) -> Iterable[str]:
         yield _layers_of(loading.cpu_experts, _EXPERTS)
     if loading.cpu_ffn:
         yield _layers_of(range(loading.cpu_ffn), _FFN)
+    for pattern, device in _overrides(loading):
+        if device.upper().startswith("CPU"):
+            yield pattern
+
+
+def _overrides(loading: LlamaCppLoading) -> Iterable[tuple[str, str]]:
     for override in loading.overrides:
         pattern, _, device = override.rpartition("=")
-        if device.upper().startswith("CPU") and _compiles(pattern):
-            yield pattern
+        yield pattern, device
 
 
 def _layers_of(layers: Iterable[int], tensors: str) -> str:
@@ -102,6 +120,8 @@ def _layers_of(layers: Iterable[int], tensors: str) -> str:
 
 
 def _compiles(pattern: str) -> bool:
+    if _OTHER_SYNTAX in pattern:
+        return False
     try:
         re.compile(pattern)
     except re.error:

@@ -40,7 +40,7 @@ UNREADABLE = "unreadable"
 """Shortfall: the sizes of a used GPU mean nothing."""
 RAM = "ram"
 WEIGHTS = "weights"
-"""Shortfall: the weights alone exceed the GPUs."""
+"""Shortfall: the least that the model needs exceeds the GPUs: weights, and what is certain of the cache."""
 POOL = "pool"
 """Shortfall of memory that GPUs and host share."""
 VRAM = "vram"
@@ -190,7 +190,7 @@ def _shortfall(
 
 
 def _too_large(requirement: MemoryRequirement, ours: Sequence[DeviceReading]) -> Shortfall | None:
-    """Return the shortfall of weights that are larger than their GPUs; None: the weights fit."""
+    """Return the shortfall of a model whose least is larger than its GPUs; None: it fits."""
     least = requirement.least_bytes
     if least is None or not all(map(has_sizes, ours)):
         return None

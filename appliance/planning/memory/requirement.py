@@ -8,7 +8,7 @@ source       asked for                         can never be had when
 observed     peak and allowance                never: it has run here
 declared     its part and the margin           that is more than the GPU has
 utilisation  that share of the GPU             never
-estimate     its part and the margin           the weights alone exceed the GPUs they go to
+estimate     its part and the margin           its least exceeds the GPUs that it goes to
 unknown      no process that computes there    never
 ===========  ================================  ===========================================
 
@@ -89,7 +89,7 @@ class MemoryRequirement:
         self.estimate_bytes = estimate_bytes
         """Estimated bytes from the model's headers, over all used GPUs; may be an upper bound."""
         self.least_bytes = least_bytes
-        """Bytes of the weights alone, from the same estimate."""
+        """Bytes without which the model cannot run, from the same estimate."""
         self.peak = peak
         """Observed peak of this very configuration."""
         self.gpus = gpus

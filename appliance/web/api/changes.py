@@ -150,6 +150,9 @@ class Rehearsal(BaseModel):
     message: str
     plan: dict[str, Any] = Field(description="What would be stopped, started and committed.")
     findings: list[dict[str, Any]]
+    estimates: dict[str, Any] = Field(
+        default_factory=dict, description="By profile the parts of its estimated need."
+    )
 
 
 class ActionDone(BaseModel):
@@ -300,6 +303,7 @@ def _begun(event: Begun) -> Response:
                 "message": event.message,
                 "plan": event.details["plan"],
                 "findings": event.details.get("findings", []),
+                "estimates": event.details.get("estimates", {}),
             }
         )
     started = {"operation": event.operation, "kind": event.kind, "target": list(event.target)}

@@ -25,8 +25,9 @@ from appliance.domain.model_headers import (
     Tensor,
     Unread,
 )
-from appliance.planning.estimates.cache import Window, layer_bytes
+from appliance.planning.estimates.cache import CacheSize, bytes_of
 from appliance.planning.estimates.facts import GgufFacts
+from appliance.planning.estimates.layers import layers_of
 from tests.fakes.model_files import (
     F16,
     LLAMA,
@@ -386,8 +387,8 @@ def test_weights_and_cache_are_what_llama_cpp_says() -> None:
     found = read_model(ModelReference(model="smollm2", path=None, gguf=True))
     assert isinstance(found, Model)
     assert isinstance(found.main, Gguf)
-    window = Window(tokens=512, caches=2, requests=2, key_type="f16", value_type="f16")
-    cache = sum(layer_bytes(GgufFacts(found.main), window))
+    size = CacheSize(tokens=512, caches=2, requests=2)
+    cache = sum(layer.cache for layer in bytes_of(layers_of(GgufFacts(found.main)), size))
     weights = sum(t.stored_bytes for t in found.main.tensors)
     told = _told_by_llama_cpp()
     for wanted, pattern in (
@@ -411,3 +412,83 @@ def _told_by_llama_cpp() -> str:
 def test_stored_sizes_follow_the_blocks() -> None:
     """A tensor takes whole blocks."""
     assert stored(Q8_0, (33,)) == 68
+
+
+def test_draft_model_is_read_with_the_model(tmp_path: Path) -> None:
+    """Its headers come with the model's; one that cannot be read is left out."""
+    path = write_gguf(tmp_path / "m.gguf", LLAMA, {"a": (F16, (64,))})
+    draft = write_gguf(tmp_path / "d.gguf", LLAMA, {"b": (F16, (32,))})
+    found = read_model(ModelReference(model="m", path=str(path), gguf=True, draft=str(draft)))
+    assert isinstance(found, Model)
+    assert found.draft is not None
+    assert found.draft.tensors == (Tensor("b", 64),)
+    assert found.file_bytes == path.stat().st_size + draft.stat().st_size
+    for wrong in ("hf:a/b", str(tmp_path), "/dev/null"):
+        other = read_model(ModelReference(model="m", path=str(path), gguf=True, draft=wrong))
+        assert isinstance(other, Model)
+        assert other.draft is None
+
+
+@pytest.mark.parametrize(
+    ("names", "stored_bytes"),
+    [
+        ((), 0),
+        (("mmproj-Q8_0.gguf",), 128),
+        (("mmproj-Q8_0.gguf", "mmproj-F16.gguf"), 2 * 128),
+    ],
+)
+def test_projector_of_a_repository_counts(
+    tmp_path: Path, names: tuple[str, ...], stored_bytes: int
+) -> None:
+    """Of several the one in 16 bits; none where the engine loads none by itself."""
+    path = write_gguf(tmp_path / "m.gguf", LLAMA, {"a": (F16, (64,))})
+    for count, name in enumerate(names, 1):
+        write_gguf(tmp_path / name, {}, {"v": (F16, (64 * count,))})
+    for brings, wanted in ((True, stored_bytes), (False, 0)):
+        found = read_model(
+            ModelReference(model="m", path=str(path), gguf=True, brings_projector=brings)
+        )
+        assert isinstance(found, Model)
+        assert found.projector_bytes == wanted
+
+
+def test_layers_of_safetensors_are_told_apart(tmp_path: Path) -> None:
+    """Numbered layers of the language model, those that only draft, and what other towers have."""
+    sizes = {
+        "model.layers.0.mlp.weight": 100,
+        "model.layers.0.mlp.qzeros": 10,
+        "model.layers.1.mlp.weight": 200,
+        "model.layers.2.mlp.weight": 400,
+        "mtp.layers.0.mlp.weight": 800,
+        "visual.blocks.0.mlp.weight": 1600,
+        "lm_head.weight": 3200,
+    }
+    write_safetensors(tmp_path / "model.safetensors", sizes)
+    config = {"text_config": {"num_hidden_layers": 2, "num_nextn_predict_layers": 1}}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    main = read(tmp_path, gguf=False).main
+    assert isinstance(main, Safetensors)
+    assert main.weights_bytes == sum(sizes.values())
+    assert main.draft_bytes == 400 + 800
+    assert main.least_layer_bytes == (100, 200, 400)
+
+
+@pytest.mark.parametrize("count", ["two", -1, None])
+def test_layers_that_draft_are_not_known_without_a_count(tmp_path: Path, count: object) -> None:
+    """A count that makes no sense tells nothing."""
+    write_safetensors(tmp_path / "model.safetensors", {"model.layers.0.w": 5})
+    config = {"num_hidden_layers": count, "num_nextn_predict_layers": 1}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    main = read(tmp_path, gguf=False).main
+    assert isinstance(main, Safetensors)
+    assert main.draft_bytes == 0
+
+
+def test_weights_in_32_bits_may_be_loaded_in_16(tmp_path: Path) -> None:
+    """The least of a layer counts half of them."""
+    header = {"h.0.w": {"dtype": "F32", "shape": [4], "data_offsets": [0, 16]}}
+    raw = json.dumps(header).encode()
+    (tmp_path / "m.safetensors").write_bytes(struct.pack("<Q", len(raw)) + raw + bytes(16))
+    main = read(tmp_path, gguf=False).main
+    assert isinstance(main, Safetensors)
+    assert main.least_layer_bytes == (8,)

@@ -301,7 +301,7 @@ OBSERVED = {"format": 1, "fingerprint": "f00", "seen_unix_s": 1}
             {},
             ("--gpus", "0", "--vram-estimate", 99 * GIB, "--vram-least", 30 * GIB),
             75,
-            "the weights alone need 30.0 GiB",
+            "the model needs at least 30.0 GiB",
         ),
         ({"0.mig": 1}, ("--gpus", "0", "--vram-bytes", GIB), 75, "need.assume_free = true"),
         ({"0.mig": 1}, ("--gpus", "0", "--vram-bytes", GIB, "--assume-free"), 0, ""),

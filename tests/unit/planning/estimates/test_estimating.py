@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from appliance.adapters.profile_files.loading import parse_profile
+from appliance.domain.memory_parts import MemoryParts, SettingChange
 from appliance.domain.model_headers import (
     Gguf,
     Model,
@@ -20,8 +21,13 @@ from appliance.domain.model_headers import (
 from appliance.domain.profile import Estimate
 from appliance.domain.spec import Profile
 from appliance.engines import ENGINES
-from appliance.engines.shared.engine import InvocationContext, LlamaCppLoading, MemoryUse
-from appliance.planning.estimates.cache import Window, layer_bytes, notes
+from appliance.engines.shared.engine import (
+    DraftLoading,
+    InvocationContext,
+    LlamaCppLoading,
+    MemoryUse,
+)
+from appliance.planning.estimates import llama_cpp
 from appliance.planning.estimates.estimating import estimated
 from appliance.planning.estimates.facts import GgufFacts, UnknownError
 from appliance.planning.estimates.offload import kept_in_ram, layers_on_gpus, weights
@@ -118,7 +124,7 @@ def test_dense_layers_go_where_they_are_told() -> None:
             3000,
             100 + 1040,
         ),
-        ('[llama-server]\noverride_tensor = ["(=CPU", "x=CUDA1"]\n', ALL, 4 * 1010, 100),
+        ('[llama-server]\noverride_tensor = ["x=CUDA1"]\n', ALL, 4 * 1010, 100),
     ],
 )
 def test_weights_go_where_llama_cpp_puts_them(text: str, gpu: int, least: int, ram: int) -> None:
@@ -126,14 +132,16 @@ def test_weights_go_where_llama_cpp_puts_them(text: str, gpu: int, least: int, r
     one = profile(text)
     loading = memory_of(text).loading
     assert isinstance(loading, LlamaCppLoading)
-    placed = weights(TENSORS, 4, layers_on_gpus(one, loading, 4), kept_in_ram(loading))
+    on_gpus = layers_on_gpus(one, loading.gpu_layers, 4)
+    placed = weights(TENSORS, 4, on_gpus, kept_in_ram(loading), 4)
     assert (placed.gpu, placed.least_gpu, placed.ram) == (gpu, least, ram)
-    assert estimate(text, gguf()).least_vram_bytes == least
+    without_cache = gguf(llama__attention__head_count_kv=0)
+    assert estimate(text, without_cache).least_vram_bytes == least
 
 
 def test_tied_embeddings_are_there_twice() -> None:
     """Without an output of its own the model's embeddings are copied to the GPU."""
-    placed = weights(TENSORS[:-1], 4, 5, lambda _: False)
+    placed = weights(TENSORS[:-1], 4, 5, lambda _: False, 4)
     assert (placed.gpu, placed.ram) == (4 * 1010 + 1 + 100, 100)
 
 
@@ -158,7 +166,8 @@ def test_the_cache_is_what_every_request_may_use(text: str, cells: int, per_toke
     """The context of one request, padded, times the requests; by the types of keys and values."""
     with_cache = estimate(text, gguf())
     one = estimate(text, gguf(llama__attention__head_count_kv=0))
-    assert with_cache.vram_bytes - one.vram_bytes == 4 * cells * per_token
+    assert with_cache.vram.cache_bytes == 4 * cells * per_token
+    assert with_cache.least_vram_bytes - one.least_vram_bytes == 4 * cells * per_token
     assert one.ram_bytes == with_cache.ram_bytes
 
 
@@ -169,26 +178,41 @@ def test_a_cache_may_stay_in_ram() -> None:
     moved = 4 * 4096 * TOKEN
     assert on_gpu.vram_bytes - told.vram_bytes == told.ram_bytes - on_gpu.ram_bytes == moved
     half = estimate("ctx = 4096\n[llama-server]\ngpu_layers = 3\n", gguf())
-    assert half.ram_bytes == 100 + 2 * 1010 + moved // 2
+    assert half.ram.weights_bytes + half.ram.cache_bytes == 100 + 2 * 1010 + moved // 2
+    assert told.least_vram_bytes == half.least_vram_bytes - moved // 2 + 2 * 1010
+
+
+BUFFERS = (512 * (16 * 1024 + 2 * 4096 + 8192) + 32000) * 4
+"""Compute buffers of the model: activations and mask of 512 tokens, and the logits of one."""
 
 
 @pytest.mark.parametrize(
     ("text", "more"),
     [
-        ("gpus = [0, 1]\n", 384 * MIB),
-        ("[llama-server]\ntensor_split = [3, 1]\n", 384 * MIB),
+        ("gpus = [0, 1]\n", 384 * MIB + BUFFERS),
+        ("[llama-server]\ntensor_split = [3, 1]\n", 384 * MIB + BUFFERS),
         ('gpus = [0, 1]\n[llama-server]\nsplit_mode = "none"\n', 0),
         ("[llama-server]\nexpert_cache_mib = 64\n", 64 * MIB),
         ("[llama-server]\nflash_attn = false\n", 512 * 8192 * 16 * 4),
-        ("[llama-server]\nubatch = 1024\n", 512 * (32000 + 16 * 1024 + 2 * 4096 + 8192) * 4),
+        ("[llama-server]\nubatch = 1024\n", 512 * (16 * 1024 + 2 * 4096 + 8192) * 4),
+        ("[llama-server]\nbatch = 256\n", -256 * (16 * 1024 + 2 * 4096 + 8192) * 4),
         ('[llama-server]\nmmproj = "/p.gguf"\n', 77),
     ],
 )
 def test_what_comes_on_top(text: str, more: int) -> None:
-    """A context a GPU, expert caches, scores without flash attention, larger batches."""
+    """A context and buffers a GPU, expert caches, scores without flash attention, larger batches."""
     projector = 77 if "mmproj" in text else 0
     difference = estimate(text, gguf(), projector).vram_bytes - estimate("", gguf()).vram_bytes
     assert difference == more
+
+
+def test_logits_are_those_of_the_sampled_tokens() -> None:
+    """Four requests sample four tokens of a batch, each with three drafts sixteen."""
+    one, four = estimate("", gguf()), estimate("parallel = 4\n", gguf())
+    assert four.vram.compute_bytes - one.vram.compute_bytes == 3 * 32000 * 4
+    drafting = 'parallel = 4\nspeculative = { method = "mtp", tokens = 3 }\n'
+    more = estimate(drafting, gguf()).vram.compute_bytes
+    assert more - four.vram.compute_bytes == 12 * 32000 * 4
 
 
 def test_without_gpus_everything_is_in_ram() -> None:
@@ -196,99 +220,130 @@ def test_without_gpus_everything_is_in_ram() -> None:
     text = 'engine = "xllamacpp"\nmodel = "/m.gguf"\nport = 9000\n'
     found = estimate(text, gguf())
     assert (found.vram_bytes, found.least_vram_bytes) == (0, 0)
-    buffers = 512 * (32000 + 16 * 1024 + 2 * 4096 + 2048) * 4
+    buffers = (512 * (16 * 1024 + 2 * 4096 + 2048) + 2 * 32000) * 4
     assert found.ram_bytes == 100 + ALL + 4 * 2048 * TOKEN + buffers
+    assert found.vram == MemoryParts()
 
 
-WINDOW = Window(tokens=1024, caches=2, requests=2, key_type="f16", value_type="f16")
+def test_projector_may_stay_in_ram() -> None:
+    """An option keeps a projector in main memory, and one of a repository counts unless refused."""
+    table = '[llama-server]\nmmproj = "/p.gguf"\n'
+    moved = estimate(f"{table}mmproj_offload = false\n", gguf(), 77)
+    assert (moved.vram.weights_bytes, moved.ram.weights_bytes) == (ALL, 100 + 77)
+    asked: list[ModelReference] = []
+
+    def look(reference: ModelReference) -> Unread:
+        asked.append(reference)
+        return Unread(fault=ModelFileFault.MISSING, problem="")
+
+    for further in ("", "[llama-server]\nmmproj_auto = false\n"):
+        text = f'engine = "llama-server"\nbinary = "/b"\nmodel = "hf:a/b"\nport = 9000\n{further}'
+        estimated(profile(text), "/m", look)
+    estimated(profile(table), "/m", look)
+    assert [one.brings_projector for one in asked] == [True, False, False]
 
 
-def facts(**changes: Value | None) -> GgufFacts:
-    return GgufFacts(gguf(**changes))
+def test_parts_are_the_whole() -> None:
+    """The parts in each memory add up to its figure, with checkpoints of a request's window."""
+    windowed = gguf(
+        llama__attention__sliding_window=512,
+        llama__attention__sliding_window_pattern=(True, False, True, False),
+    )
+    found = estimate("ctx = 4096\nparallel = 2\n", windowed)
+    assert found.vram.total_bytes == found.vram_bytes
+    assert found.ram.total_bytes == found.ram_bytes
+    assert found.ram.checkpoints_bytes == 2 * 32 * 2 * 1024 * TOKEN
+    fewer = estimate("ctx = 4096\n[llama-server]\nctx_checkpoints = 3\n", windowed)
+    assert fewer.ram.checkpoints_bytes == 3 * 2 * 1024 * TOKEN
+    whole = estimate("ctx = 4096\n[llama-server]\nswa_full = true\n", windowed)
+    assert whole.ram.checkpoints_bytes == 0
+    assert whole.vram.cache_bytes == 4 * 4096 * TOKEN
+
+
+def test_alternatives_are_half_the_context_and_a_smaller_cache() -> None:
+    """Each has the parts of a profile that is changed so; what cannot be smaller is not proposed."""
+    found = estimate("ctx = 4096\n", gguf())
+    half, small = found.alternatives
+    assert (half.change, half.setting) == (SettingChange.HALF_CONTEXT, "ctx = 2048")
+    assert half.vram.cache_bytes == 4 * 2048 * TOKEN
+    assert (small.change, small.setting) == (SettingChange.QUANTISED_CACHE, 'kv = "q8_0"')
+    assert small.vram == estimate('ctx = 4096\nkv = "q8_0"\n', gguf()).vram
+    smaller = estimate('ctx = 4096\nkv = "q8_0"\n', gguf()).alternatives[-1]
+    assert smaller.setting == 'kv = "q4_0"'
+    assert estimate('ctx = 16\nkv = "q4_0"\n', gguf()).alternatives == ()
+
+
+DRAFTING: dict[str, Value | None] = {
+    "llama__block_count": 5,
+    "llama__nextn_predict_layers": 1,
+    "llama__attention__head_count_kv": (4, 0, 4, 4, 4),
+    "llama__ssm__state_size": 16,
+    "llama__ssm__inner_size": 64,
+}
+DRAFT = 'ctx = 4096\nspeculative = { method = "mtp", tokens = 3 }\n'
+
+
+def with_drafts() -> Gguf:
+    """The model with a fifth layer that only drafts, and a state in its second."""
+    further = Tensor("blk.4.nextn.eh_proj.weight", 7000)
+    return replace(gguf(**DRAFTING), tensors=(*TENSORS, further))
+
+
+def test_layers_that_draft_are_loaded_only_to_draft() -> None:
+    """Without drafting they take nothing; with it they have weights, a cache and copies of states."""
+    without, drafting = estimate("ctx = 4096\n", with_drafts()), estimate(DRAFT, with_drafts())
+    assert (without.vram.weights_bytes, drafting.vram.weights_bytes) == (ALL, ALL + 7000)
+    assert without.vram.cache_bytes == 3 * 4096 * TOKEN
+    assert drafting.vram.cache_bytes == 4 * 4096 * TOKEN
+    assert without.vram.state_bytes == 16 * 64 * 4
+    assert drafting.vram.state_bytes == (1 + 3) * 16 * 64 * 4
+    assert drafting.least_vram_bytes == without.least_vram_bytes + 7000
+    assert drafting.notes == ("compute buffers guessed",)
+
+
+def test_draft_model_has_weights_and_a_cache_of_its_own() -> None:
+    """A second file counts with the context of the first; what drafts is no part of the least."""
+    loading = memory_of("ctx = 4096\n").loading
+    assert isinstance(loading, LlamaCppLoading)
+    model = Model(main=gguf(), draft=gguf(llama__attention__head_count_kv=2))
+    alone = llama_cpp.estimate(profile("ctx = 4096\n"), loading, model, gguf())
+    draft = replace(loading, draft=DraftLoading(tokens=4, model="/d.gguf", key_type="q8_0"))
+    both = llama_cpp.estimate(profile("ctx = 4096\n"), draft, model, gguf())
+    assert both.vram.weights_bytes == 2 * ALL
+    assert both.vram.cache_bytes - alone.vram.cache_bytes == 4 * 4096 * (128 // 32 * 34 + 256)
+    assert both.least_vram_bytes == alone.least_vram_bytes
+    layers = replace(draft, draft=DraftLoading(tokens=4, model="/d.gguf", own_layers=True))
+    only = llama_cpp.estimate(
+        profile("ctx = 4096\n"), layers, replace(model, draft=with_drafts()), gguf()
+    )
+    assert only.vram.cache_bytes - alone.vram.cache_bytes == 4096 * TOKEN
 
 
 @pytest.mark.parametrize(
-    ("changes", "layers", "said"),
-    [
-        ({}, [TOKEN * 2048] * 4, ()),
-        ({"llama__attention__head_count_kv": None}, [4 * TOKEN * 2048] * 4, ()),
-        ({"llama__attention__causal": False}, [0] * 4, ()),
-        ({"llama__attention__head_count_kv": (4, 0, 4, 0)}, [TOKEN * 2048, 0] * 2, ()),
-        (
-            {"llama__attention__key_length": 128, "llama__attention__value_length": 32},
-            [4 * 160 * 2 * 2048] * 4,
-            (),
-        ),
-        (
-            {
-                "llama__attention__kv_lora_rank": 512,
-                "llama__rope__dimension_count": 64,
-                "llama__attention__head_count_kv": 1,
-            },
-            [(576 + 512) * 2 * 2048] * 4,
-            ("latent attention, upper bound",),
-        ),
-        (
-            {
-                "llama__attention__kv_lora_rank": 512,
-                "llama__attention__key_length": 576,
-                "llama__attention__value_length": 512,
-                "llama__attention__head_count_kv": 1,
-            },
-            [(576 + 512) * 2 * 2048] * 4,
-            ("latent attention, upper bound",),
-        ),
-        (
-            {"llama__attention__sliding_window": 512},
-            [TOKEN * 2048] * 4,
-            ("sliding window, upper bound",),
-        ),
-        (
-            {"llama__attention__shared_kv_layers": 2},
-            [TOKEN * 2048] * 4,
-            ("shared caches, upper bound",),
-        ),
-        (
-            {
-                "llama__full_attention_interval": 4,
-                "llama__ssm__conv_kernel": 4,
-                "llama__ssm__inner_size": 64,
-                "llama__ssm__state_size": 16,
-                "llama__ssm__group_count": 2,
-            },
-            [2 * (3 * (64 + 64) + 16 * 64) * 4] * 3 + [TOKEN * 2048],
-            (),
-        ),
-        (
-            {"llama__ssm__state_size": 16},
-            [TOKEN * 2048] * 4,
-            ("recurrent layers counted as attention, upper bound",),
-        ),
-        (
-            {"llama__attention__head_count_kv": 0, "llama__wkv__head_size": 64},
-            [2 * 66 * 1024 * 4] * 4,
-            (),
-        ),
-        (
-            {"llama__attention__head_count_kv": (4, 0, 4, 0), "llama__shortconv__l_cache": 3},
-            [TOKEN * 2048, 2 * 2 * 1024 * 4] * 2,
-            (),
-        ),
-    ],
+    "further",
+    ['"--override-kv", "llama.attention.head_count_kv=int:1"', '"--kv-unified-per-slot=1"'],
 )
-def test_the_cache_of_each_layer(
-    changes: dict[str, Value | None], layers: list[int], said: tuple[str, ...]
+def test_options_that_may_shrink_the_cache_take_it_out_of_the_least(further: str) -> None:
+    """A start is refused by the weights alone where the cache is not certain."""
+    found = estimate(f"ctx = 4096\nextra_args = [{further}]\n", gguf())
+    assert found.least_vram_bytes == 4 * 1010
+    assert found.vram.cache_bytes == 4 * 4096 * TOKEN
+
+
+@pytest.mark.parametrize("pattern", ["(=CPU", "blk\\\\.[[:digit:]]+=CPU"])
+def test_tensor_override_that_is_not_followed_takes_the_weights_out_of_the_least(
+    pattern: str,
 ) -> None:
-    """KV heads x head sizes; a state where a layer has no attention; what is only a bound is said."""
-    found = facts(**changes)
-    assert layer_bytes(found, WINDOW) == tuple(layers)
-    assert notes(found) == said
+    """A pattern in another syntax may keep any tensor in main memory."""
+    text = f'ctx = 4096\n[llama-server]\noverride_tensor = ["{pattern}"]\n'
+    assert estimate(text, gguf()).least_vram_bytes == 4 * 4096 * TOKEN
 
 
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
         ({"general__architecture": "foo"}, "the file does not say foo.block_count"),
+        ({"llama__nextn_predict_layers": 4}, "nextn_predict_layers makes no sense"),
         ({"general__architecture": None}, "the file names no architecture"),
         ({"general__architecture": "a\nb"}, "the file names no architecture"),
         ({"llama__block_count": None}, "the file does not say llama.block_count"),
@@ -307,11 +362,22 @@ def test_a_header_without_sense_has_no_estimate(
     assert why_not("", gguf(**changes)) == problem
 
 
-def test_an_architecture_that_is_not_known_has_no_estimate() -> None:
-    """An unknown architecture may keep something that no rule counts."""
+def test_an_architecture_that_is_not_known_is_labelled() -> None:
+    """Its cache is guessed by the rules of the others, and never refuses a start."""
     metadata = {k.replace("llama", "foo"): v for k, v in DIMENSIONS.items()}
-    model = Gguf(metadata=metadata | {"general.architecture": "foo"}, tensors=(), file_bytes=1)
-    assert why_not("", model) == "architecture foo is not known"
+    metadata |= {"general.architecture": "foo"}
+    model = Gguf(metadata=metadata, tensors=TENSORS, file_bytes=1)
+    found = estimate("ctx = 4096\n", model)
+    assert found.vram.cache_bytes == 4 * 4096 * TOKEN
+    assert found.least_vram_bytes == 4 * 1010
+    guessed = "architecture foo is not known: cache guessed"
+    assert found.notes == (guessed, "compute buffers guessed")
+    sliding = replace(model, metadata=metadata | {"foo.attention.sliding_window": 512})
+    told = estimate("ctx = 4096\n", sliding).notes
+    assert told == (guessed, "sliding window, upper bound", "compute buffers guessed")
+    listed = {"foo.attention.sliding_window_pattern": (True,) * 4}
+    followed = replace(sliding, metadata={**sliding.metadata, **listed})
+    assert estimate("ctx = 4096\n", followed).notes == found.notes
 
 
 @given(
@@ -353,7 +419,12 @@ SGLANG = VLLM.replace("vllm", "sglang")
 
 def safetensors(**changes: object) -> Safetensors:
     config = {k: v for k, v in {**CONFIG, **changes}.items() if v is not None}
-    return Safetensors(config=config, weights_bytes=10 * GIB, file_bytes=10 * GIB + 5)
+    return Safetensors(
+        config=config,
+        weights_bytes=10 * GIB,
+        file_bytes=10 * GIB + 5,
+        least_layer_bytes=(GIB // 4,) * 33,
+    )
 
 
 @pytest.mark.parametrize(
@@ -392,7 +463,7 @@ def test_safetensors_models(
     """Weights as stored, the cache for the context that is asked for, and a process a GPU."""
     found = estimate(text, safetensors(**changes))
     assert found.vram_bytes == 10 * GIB + cache + workers * GIB
-    assert found.least_vram_bytes == 10 * GIB
+    assert found.least_vram_bytes == 32 * GIB // 4
 
 
 KV_OF_8192 = 32 * 2 * 8 * 128 * 2 * 8192
@@ -448,10 +519,12 @@ def test_a_config_without_sense_has_no_estimate(changes: dict[str, object], prob
 
 
 def test_drafting_is_said_not_to_be_counted() -> None:
-    """A speculative profile takes more than the estimate."""
-    speculative = 'speculative = { method = "mtp", tokens = 3 }\n'
+    """A draft model whose file is not read takes more than the estimate; n-grams take nothing."""
+    speculative = 'speculative = { method = "eagle3", tokens = 3, model = "/d" }\n'
     assert "drafting not counted" in estimate(VLLM + speculative, safetensors()).notes
-    assert "drafting not counted" in estimate(speculative, gguf()).notes
+    assert "draft model not counted" in estimate(speculative, gguf()).notes
+    ngram = 'speculative = { method = "ngram", tokens = 3 }\n'
+    assert estimate(ngram, gguf()).notes == ("compute buffers guessed",)
 
 
 @pytest.mark.parametrize(

@@ -290,7 +290,7 @@ CASES = {
     "weights that no GPU holds": Case(
         want=MemoryRequirement(estimate_bytes=40 * GIB, least_bytes=30 * GIB, gpus=(0,)),
         gpus=[Gpu()],
-        words="the weights alone need 30.0 GiB, GPU 0 has 24.0 GiB",
+        words="the model needs at least 30.0 GiB, GPU 0 has 24.0 GiB",
         final=True,
     ),
     "weights that the one GPU they go to cannot hold": Case(
@@ -298,7 +298,7 @@ CASES = {
             estimate_bytes=40 * GIB, least_bytes=30 * GIB, gpus=None, split=(1,)
         ),
         gpus=[Gpu(), Gpu()],
-        words="the weights alone need 30.0 GiB, GPU 0 has 24.0 GiB",
+        words="the model needs at least 30.0 GiB, GPU 0 has 24.0 GiB",
         final=True,
     ),
     "weights that both GPUs hold": Case(

@@ -195,6 +195,7 @@ async def test_a_rehearsal_changes_nothing() -> None:
         "message": "refused",
         "plan": plan,
         "findings": [],
+        "estimates": {},
     }
     assert actions.requests == [SwitchRequest("genesis", dry_run=True)]
 
