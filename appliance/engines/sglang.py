@@ -221,7 +221,7 @@ class SglangOptions(EngineOptions):
     chat_template_kwargs: Annotated[
         JsonTable,
         Doc("variables of the chat template, unless a client sets them"),
-        flag(CHAT_KWARGS, form=FlagForm.DERIVED, since="0.5.20"),
+        flag(CHAT_KWARGS, form=FlagForm.DERIVED),
     ] = field(default_factory=dict)
     reasoning_parser: Annotated[
         Word | None,
