@@ -86,15 +86,18 @@ def delivery_line(section: Json | AlertSection) -> str:
 def _heartbeat(delivery: Json) -> str:
     if delivery.get("enabled") is False:
         return "nobody is told of alerts: alerts.enabled is false"
-    if not number_in(delivery, "targets"):
-        return f"nobody is told of alerts: {_ADD_TARGET}"
+    is_set = delivery.get("heartbeat_set") is True
     beat_s = number_in(delivery, "heartbeat_s")
     when = "" if beat_s is None else f" {age(beat_s)} ago"
+    beat = f"heartbeat ok{when}"
     if trouble := text_in(delivery, "heartbeat_trouble"):
-        return f"{trouble} (last heartbeat{when or ': none'})"
-    if delivery.get("heartbeat_set") is not True:
+        beat = f"{trouble} (last heartbeat{when or ': none'})"
+    if not number_in(delivery, "targets"):
+        untold = f"nobody is told of alerts: {_ADD_TARGET}"
+        return f"{untold} · {beat}" if is_set else untold
+    if not is_set and not trouble:
         return f"nobody would notice if this box died: {_ADD_TARGET}"
-    return f"heartbeat ok{when}"
+    return beat
 
 
 def _outbox(delivery: Json) -> str:

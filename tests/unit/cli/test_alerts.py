@@ -31,6 +31,8 @@ ROW = {
     },
 }
 
+UNTOLD = "nobody is told of alerts: appliance target add NAME URL"
+
 
 @pytest.fixture(autouse=True)
 def box(here: CliBox) -> CliBox:
@@ -101,7 +103,14 @@ def test_a_quiet_box_says_so(box: CliBox) -> None:
 @pytest.mark.parametrize(
     ("delivery", "line"),
     [
-        ({"targets": 0}, "nobody is told of alerts: appliance target add NAME URL · outbox empty"),
+        (
+            {"targets": 0, "heartbeat_set": False},
+            f"{UNTOLD} · outbox empty",
+        ),
+        (
+            {"targets": 0},
+            f"{UNTOLD} · heartbeat ok 14 s ago · outbox empty",
+        ),
         (
             {"enabled": False, "targets": 0},
             "nobody is told of alerts: alerts.enabled is false · outbox empty",
