@@ -7,7 +7,7 @@ LOCKS := scripts/requirements
 .PHONY: check lint fast coverage test others structure demo bench-switch bench-footprint bench-release \
   bench-headers bench-gateway bench-reload bench-profiles bench-hostile bench-history bench-detector bench-canaries \
   bench-courtesy bench-outbox bench-slowdown bench-life bench-told bench-models bench-hangups bench-dashboards \
-  bench-estimates \
+  bench-estimates bench-status \
   check-api check-bench check-clients check-docs check-metrics check-page check-shells fuzz chaos boots engines-vllm \
   lock clean
 
@@ -62,6 +62,10 @@ bench-switch bench-footprint bench-release bench-headers bench-gateway bench-rel
   bench-outbox bench-slowdown bench-life bench-told bench-models bench-hangups \
   bench-dashboards bench-estimates: bench-%: $(VENV)/.complete
 	$(BIN)/python -m tests.bench.$*
+
+## bench-status: cost of a status beside that of an earlier commit (BEFORE=COMMIT, else the parent), in turns (root)
+bench-status: $(VENV)/.complete
+	$(BIN)/python -m tests.bench.status_cost $(BEFORE)
 
 ## check-bench: latencies of appliance bench against those of aiperf, which it installs (1.2 GB) in .cache
 check-bench: $(VENV)/.complete

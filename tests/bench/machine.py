@@ -21,12 +21,14 @@ def installed() -> Iterator[Fleet]:
 
 
 @contextmanager
-def prepared(prepare: Callable[[Box], None]) -> Iterator[Image]:
-    """A disk on which many boxes can be stacked."""
+def prepared(
+    prepare: Callable[[Box], None], seen: Mapping[str, Path] | None = None
+) -> Iterator[Image]:
+    """A disk on which many boxes can be stacked; `seen`: what it sees instead of this checkout and the wheels."""
     if reason := missing():
         sys.exit(f"no figures: {reason}")
     sweep()
-    image = Image.build(Box(read_only=sources(fetch_wheels())), prepare)
+    image = Image.build(Box(read_only=seen or sources(fetch_wheels())), prepare)
     try:
         yield image
     finally:
