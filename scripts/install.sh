@@ -422,7 +422,7 @@ uninstall() { # "purge", or nothing
   one_at_a_time
   stop_everything
   systemctl --quiet disable "${enabled_units[@]}" 2>/dev/null || true
-  rm -f /etc/systemd/system/appliance-backend-*.service /etc/polkit-1/rules.d/50-appliance.rules \
+  rm -f /etc/systemd/system/appliance-{backend,build}-*.service /etc/polkit-1/rules.d/50-appliance.rules \
     "${daemon_drop_ins[@]}"
   rmdir "${daemon_drop_ins[@]%/*}" 2>/dev/null || true
   rm -f "$unit_dir"/appliance* "$sysusers" "$tmpfiles" "$catalog"

@@ -416,7 +416,7 @@ def _ours(profile: Profile) -> Iterator[str]:
     # Without options for CORS a server allows every origin, and there is nothing to set. Builds that
     # have them log at level 4 what they have loaded, and no text of a request; older ones may log that.
     cors = ("--cors-origins", _own_origin(profile), "--no-cors-credentials")
-    yield from either((*cors, "--log-verbosity", llama_cpp_report.TELLING_LEVEL), ())
+    yield from either((*cors, "--log-verbosity", llama_cpp_report.TELLING_LEVEL), cors, ())
     if profile.endpoint.socket is not None:
         yield from ("--host", profile.endpoint.socket)
     else:

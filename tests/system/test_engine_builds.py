@@ -75,7 +75,7 @@ def test_three_builds_are_started_in_their_own_words(fleet: Fleet) -> None:
     fleet.switch("l")
     assert asked(fleet) == 1
     install(fleet, scripted.BETWEEN)
-    fleet.cli("restart", "l")
+    assert fleet.cli("restart", "l").exit == 0
     assert "--spec-ngram-simple-size-m" in words(fleet)
     assert "--no-cors-credentials" in words(fleet)
     assert asked(fleet) == 2
@@ -86,7 +86,7 @@ def test_three_builds_are_started_in_their_own_words(fleet: Fleet) -> None:
     assert "--draft-max" in words(fleet)
     assert asked(fleet) == 2
     install(fleet, scripted.AFTER)
-    fleet.cli("restart", "l")
+    assert fleet.cli("restart", "l").exit == 0
     assert "--spec-ngram-simple-size-m" in words(fleet)
     assert build(fleet)["version"] == "b11549 (0789abc)"
 

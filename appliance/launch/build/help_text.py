@@ -44,7 +44,7 @@ class HelpText:
             kept = names[: MOST_OPTIONS - len(self.options) - len(self.removed)]
             before, found, instead = description.partition(_REMOVED)
             if found and not before.strip("the "):
-                self.removed.update(dict.fromkeys(kept, instead.lstrip(". ")))
+                self.removed.update(dict.fromkeys(kept, instead.partition("(env:")[0].strip(". ")))
             else:
                 self.options.update(dict.fromkeys(kept, _values(hint)))
 

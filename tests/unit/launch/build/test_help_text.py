@@ -57,7 +57,7 @@ def test_removed_options_are_not_options() -> None:
     """llama.cpp lists options that it refuses, with what to write instead."""
     removed = HelpText(TEXT).removed
     assert removed.keys() == {"--draft", "--draft-n", "--draft-max"}
-    assert removed["--draft"].startswith("use --spec-draft-n-max or --spec-ngram-mod-n-max")
+    assert removed["--draft"] == "use --spec-draft-n-max or --spec-ngram-mod-n-max"
 
 
 def test_the_help_of_argparse_is_read_too() -> None:
