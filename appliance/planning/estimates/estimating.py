@@ -33,6 +33,8 @@ class Estimated:
     """Bytes of the model's files; None: not known."""
     weights: Safetensors | None = None
     """Headers of a model in safetensors files; None: a model of another format, or not read."""
+    gpu_weights: range | None = None
+    """Least and most bytes of the model's own weights on the GPUs; None: not known, or none."""
     context_tokens: int | None = None
     """Tokens that one request may use; None: not known."""
     modified_unix_s: int = 0
@@ -79,6 +81,9 @@ def estimated(profile: Profile, path: str | None, look: LookAtModel) -> Estimate
         modified_unix_s=model.modified_unix_s,
     )
     try:
+        if isinstance(loading, LlamaCppLoading) and isinstance(model.main, Gguf):
+            placed = llama_cpp.gpu_weights(profile, loading, model.main)
+            found = replace(found, gpu_weights=placed)
         return replace(found, estimate=_estimate(profile, loading, model))
     except UnknownError as error:
         return replace(found, problem=str(error))

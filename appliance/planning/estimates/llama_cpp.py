@@ -95,6 +95,29 @@ def estimate(profile: Profile, loading: LlamaCppLoading, model: Model, gguf: Ggu
     )
 
 
+def gpu_weights(profile: Profile, loading: LlamaCppLoading, gguf: Gguf) -> range | None:
+    """Return the least and most bytes of the model's own weights on the GPUs, as a range of both.
+
+    Builds differ in whether they load the layers that only draft, and the output with the others.
+
+    Returns:
+        None: the profile keeps weights where no rule here follows, or its GPUs have none.
+
+    Raises:
+        UnknownError: the header lacks what is needed.
+    """
+    plan = _Plan(profile=profile, loading=loading, gguf=gguf, facts=GgufFacts(gguf))
+    is_told = plan.known and is_followed(loading) and not loading.expert_cache_mib
+    if not plan.on_gpus or not is_told:
+        return None
+    kept = kept_in_ram(loading)
+    fewest, all_of_them = (
+        weights(gguf.tensors, plan.facts.blocks, plan.on_gpus, kept, loaded)
+        for loaded in (plan.facts.layers, plan.facts.blocks)
+    )
+    return range(fewest.least_gpu, all_of_them.gpu)
+
+
 def context_tokens(profile: Profile, loading: LlamaCppLoading, gguf: Gguf) -> int | None:
     """Return the tokens that one request may use; None: the file does not say. Raises `UnknownError`."""
     plan = _Plan(profile=profile, loading=loading, gguf=gguf, facts=GgufFacts(gguf))

@@ -115,7 +115,7 @@ def compile_applied(
         abilities=abilities_of(profile, found.weights),
         context_tokens=found.context_tokens,
         file_unix_s=found.modified_unix_s or source.modified_unix_s,
-        declared=declared_facts(profile),
+        declared=declared_facts(profile, found.gpu_weights),
         handling=handling_of(profile),
     )
 

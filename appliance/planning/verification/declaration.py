@@ -12,14 +12,35 @@ from appliance.engines import ENGINES
 from appliance.engines.shared.self_report import shown, version_words
 
 _APPLIED: Final = "applied"
+_ROUNDED: Final = 0.02
+"""Share by which buffers may differ from the tensors in them: backends align and pad each."""
+_ROUNDED_BYTES: Final = 32 << 20
 
 
-def declared_facts(profile: Profile) -> tuple[DeclaredFact, ...]:
-    """Return the facts of a valid profile; a mismatch that it allows fails nothing."""
+def declared_facts(profile: Profile, gpu_weights: range | None = None) -> tuple[DeclaredFact, ...]:
+    """Return the facts of a valid profile; a mismatch that it allows fails nothing.
+
+    Args:
+        profile: The profile.
+        gpu_weights: Least and most bytes of its model's weights on the GPUs; None: not known.
+    """
+    facts = (*_facts(profile), *_weight_facts(gpu_weights))
     return tuple(
         replace(fact, fails=fact.fails and fact.topic not in profile.allow_mismatch)
-        for fact in _facts(profile)
+        for fact in facts
     )
+
+
+def _weight_facts(placed: range | None) -> Iterator[DeclaredFact]:
+    """Yield the weights that belong on the GPUs: experts on the wrong side make a difference of GiB."""
+    if placed is not None:
+        yield DeclaredFact(
+            topic=Topic.CPU_EXPERTS,
+            key="gpu_layers, cpu_experts",
+            text=f"{placed.stop / (1 << 30):.2f} GiB",
+            least=int(placed.start * (1 - _ROUNDED)) - _ROUNDED_BYTES,
+            most=int(placed.stop * (1 + _ROUNDED)) + _ROUNDED_BYTES,
+        )
 
 
 def _facts(profile: Profile) -> Iterator[DeclaredFact]:
