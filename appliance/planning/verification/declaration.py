@@ -38,7 +38,7 @@ def _weight_facts(placed: range | None) -> Iterator[DeclaredFact]:
             topic=Topic.CPU_EXPERTS,
             key="gpu_layers, cpu_experts",
             text=f"{placed.stop / (1 << 30):.2f} GiB",
-            least=int(placed.start * (1 - _ROUNDED)) - _ROUNDED_BYTES,
+            least=max(0, int(placed.start * (1 - _ROUNDED)) - _ROUNDED_BYTES),
             most=int(placed.stop * (1 + _ROUNDED)) + _ROUNDED_BYTES,
         )
 
