@@ -21,9 +21,6 @@ _MISSING = re.compile(r"tensor '([^']+)' not found")
 _SHAPE = re.compile(r"tensor '([^']+)' has wrong shape; expected ([^;]+?), got")
 _CACHE = re.compile(r"llama_kv_cache\w*: +\S+ KV buffer size = +([0-9.]+) MiB")
 _STATE = re.compile(r"llama_memory_recurrent\w*: +\S+ RS buffer size = +([0-9.]+) MiB")
-_COMPUTE = re.compile(
-    r"(?:sched_reserve|llama_context)\w*: +\S+ compute buffer size = +([0-9.]+) MiB"
-)
 _OVER = "exiting due to model loading error"
 _MEMORY_DONE = "sched_reserve: reserving"
 """Words of the log once the memory is there; a graph that weights of zeros and odd sizes break comes after."""
@@ -39,7 +36,6 @@ class Allocated:
 
     cache_bytes: int
     state_bytes: int
-    compute_bytes: int
 
 
 class EngineError(Exception):
@@ -59,26 +55,39 @@ def allocated(
     """
     request = {"metadata": metadata, "ctx": ctx, "requests": requests, "options": options}
     with tempfile.TemporaryDirectory() as folder:
-        try:
-            ended = subprocess.run(
-                [sys.executable, "-m", "tests.bench.estimate_engine", folder],
-                input=json.dumps(request),
-                capture_output=True,
-                text=True,
-                timeout=_TIMEOUT_S,
-                env={**os.environ, "GGML_NO_BACKTRACE": "1"},
-                check=False,
-            ).stderr[-600:]
-        except subprocess.TimeoutExpired:
-            ended = "no end"
-        log = Path(folder, _LOG).read_text(errors="replace")
+        log = _followed(folder, json.dumps(request))
     if _MEMORY_DONE not in log:
-        raise EngineError(f"{log[-3000:]}\n{ended}")
+        raise EngineError(log[-3000:])
     return Allocated(
         cache_bytes=_summed(_CACHE, log),
         state_bytes=_summed(_STATE, log),
-        compute_bytes=_summed(_COMPUTE, log),
     )
+
+
+def _followed(folder: str, request: str) -> str:
+    """Return the log of a child once the memory is there, or once it has ended."""
+    child = subprocess.Popen(
+        [sys.executable, "-m", "tests.bench.estimate_engine", folder],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "GGML_NO_BACKTRACE": "1"},
+        text=True,
+    )
+    assert child.stdin is not None
+    with child.stdin as pipe:
+        pipe.write(request)
+    path, log = Path(folder, _LOG), ""
+    end = time.monotonic() + _TIMEOUT_S
+    while time.monotonic() < end and _MEMORY_DONE not in log:
+        ended = child.poll() is not None
+        log = path.read_text(errors="replace") if path.exists() else ""
+        if ended:
+            break
+        time.sleep(0.05)  # real time: another process loads
+    child.kill()
+    child.wait()
+    return log
 
 
 def _summed(pattern: re.Pattern[str], log: str) -> int:

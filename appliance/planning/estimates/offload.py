@@ -89,7 +89,18 @@ def weights(
 def kept_in_ram(loading: LlamaCppLoading) -> Callable[[str], bool]:
     """Return a test for the tensors that the profile keeps in main memory by name."""
     patterns = [re.compile(p) for p in _patterns(loading) if _compiles(p)]
-    return lambda name: any(p.search(name) for p in patterns)
+    # Layers are looked up: an alternative for each in a pattern would cost each tensor all of them.
+    listed = [
+        (re.compile(rf"blk\.(\d{{1,5}}){tensors}", re.ASCII), frozenset(layers))
+        for layers, tensors in _of_layers(loading)
+    ]
+    return lambda name: (
+        any(p.search(name) for p in patterns)
+        or any(
+            (match := p.search(name)) is not None and int(match[1]) in layers
+            for p, layers in listed
+        )
+    )
 
 
 def is_followed(loading: LlamaCppLoading) -> bool:
@@ -100,10 +111,6 @@ def is_followed(loading: LlamaCppLoading) -> bool:
 def _patterns(loading: LlamaCppLoading) -> Iterable[str]:
     if loading.cpu_experts == "all":
         yield _EXPERTS
-    elif loading.cpu_experts:
-        yield _layers_of(loading.cpu_experts, _EXPERTS)
-    if loading.cpu_ffn:
-        yield _layers_of(range(loading.cpu_ffn), _FFN)
     for pattern, device in _overrides(loading):
         if device.upper().startswith("CPU"):
             yield pattern
@@ -115,8 +122,11 @@ def _overrides(loading: LlamaCppLoading) -> Iterable[tuple[str, str]]:
         yield pattern, device
 
 
-def _layers_of(layers: Iterable[int], tensors: str) -> str:
-    return rf"blk\.({'|'.join(map(str, layers))}){tensors}"
+def _of_layers(loading: LlamaCppLoading) -> Iterable[tuple[Iterable[int], str]]:
+    """Yield the layers of which tensors stay in main memory, with the pattern that follows the layer."""
+    if loading.cpu_experts != "all":
+        yield loading.cpu_experts, _EXPERTS
+    yield range(loading.cpu_ffn), _FFN
 
 
 def _compiles(pattern: str) -> bool:

@@ -10,6 +10,7 @@ import pytest
 from appliance.domain.claims import claim_on
 from appliance.domain.errors import BusyError, PreconditionError, UnknownProfileError
 from appliance.domain.gateway import Standing
+from appliance.domain.memory_parts import MemoryParts
 from appliance.domain.operations import (
     FOREVER,
     Kind,
@@ -19,7 +20,7 @@ from appliance.domain.operations import (
     PhaseChanged,
     PhaseState,
 )
-from appliance.domain.profile import Mark
+from appliance.domain.profile import Estimate, Mark
 from appliance.planning.admission.findings import Presence, ProfileFacts
 from appliance.planning.admission.preflight import refusal
 from appliance.planning.switch.goals import Writes, goal_of
@@ -723,3 +724,21 @@ async def test_who_asked_stands_in_every_answer() -> None:
         assert supervisor.cancel(by="ben") is not None
         await until(lambda: supervisor.current() is None)
     assert fakes.store.ended[-1].message == "cancelled by ben"
+
+
+async def test_a_rehearsal_tells_the_parts_of_the_need() -> None:
+    """Of each profile that would start and has an estimate."""
+    parts = MemoryParts(weights_bytes=3, cache_bytes=2)
+    estimate = Estimate(vram_bytes=0, least_vram_bytes=0, ram_bytes=5, ram=parts)
+    genesis = replace(applied("genesis", "cpu"), estimate=estimate)
+    box = catalogue(applied("aeon", "cpu"), genesis)
+    fakes = FakePorts(box, "aeon")
+    fakes.serve("aeon")
+    async with supervising(fakes, FakeProfiles(box)) as supervisor:
+        for name, told in (("genesis", [3, 2]), ("aeon", None)):
+            request = OperationRequest(kind=Kind.SWITCH, names=(name,))
+            operation, _found = await supervisor.rehearse(request)
+            rows = await supervisor.estimates(operation)
+            row = rows.get(name)
+            ram = None if row is None else row["ram"]
+            assert told == (ram and [ram["weights_bytes"], ram["cache_bytes"]])

@@ -1,5 +1,6 @@
 """Estimates: what a model takes on GPUs and in RAM, from its dimensions."""
 
+import time
 from dataclasses import replace
 
 import pytest
@@ -627,3 +628,24 @@ def test_how_an_engine_spreads_its_memory(
     """One shard a GPU, a split of one's own, the first GPU alone; and the share that is taken."""
     memory = memory_of(text)
     assert (memory.gpu_split, memory.vram_fraction) == (split, fraction)
+
+
+def test_time_of_an_estimate_grows_with_the_tensors_alone() -> None:
+    """Many layers named by a profile cost a tensor no more than few: 100 times as many, under ten times."""
+
+    def seconds(count: int) -> float:
+        text = f"[llama-server]\nn_cpu_moe = {count}\nn_cpu_ffn = {count}\n"
+        tensors = tuple(
+            Tensor(f"blk.{i % 4}.{name}.weight", 1)
+            for i in range(4000)
+            for name in ("ffn_up", "ffn_up_exps")
+        )
+        model = replace(gguf(), tensors=tensors)
+        times = []
+        for _ in range(3):
+            began = time.process_time()
+            estimate(text, model)
+            times.append(time.process_time() - began)
+        return min(times)
+
+    assert seconds(9000) < 10 * seconds(90)
