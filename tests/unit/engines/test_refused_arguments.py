@@ -116,6 +116,7 @@ def test_no_engine_is_moved_off_its_address(engine: str, arguments: tuple[str, .
         ("sglang", "--file-storage-path"),
         ("sglang", "--spec-trace-dir"),
         ("sglang", "--disable-cuda-graph"),
+        ("llama-server", "+either"),
         ("llama-server", "-ot"),
         ("llama-server", "--no-mmap"),
         ("llama-server", "--temp"),

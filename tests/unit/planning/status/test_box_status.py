@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from appliance.domain.engine_build import EngineBuild
 from appliance.domain.observed import ActiveState, Observed, ObservedUnit
 from appliance.domain.operations import FOREVER, HoldUntil
-from appliance.domain.profile import Endpoint, Mark
+from appliance.domain.profile import Catalogue, Endpoint, Mark
 from appliance.planning.status.box_status import (
     InstalledForm,
     build_status,
@@ -79,6 +80,7 @@ def status(
     gateway: object = None,
     held_by: str | None = None,
     installed: InstalledForm | None = None,
+    catalogue: Catalogue = BOX,
 ) -> StatusDocument:
     # Rows of operations and of memory pass through, so tests give the keys that matter to them.
     rows: dict[str, Any] = {
@@ -90,7 +92,7 @@ def status(
     }
     known = dict.fromkeys(BOX, NEVER_RAN) | dict(units)
     return build_status(
-        catalogue=BOX,
+        catalogue=catalogue,
         observed=Observed(units=known, hold_active=hold_active, run=run),
         committed=committed,
         hold_until=hold,
@@ -579,6 +581,19 @@ def test_what_is_not_in_force_is_told_beside_the_profile() -> None:
     assert (aeon["restart_pending"], aeon["unit_changes"], aeon["note"]) == (False, [], None)
     assert embedder["note"] == "its profile changed since it was applied: sudo appliance apply"
     assert status({"genesis": UP})["profiles"][2]["restart_pending"] is None
+
+
+def test_the_build_of_an_engine_is_a_row_of_its_profile() -> None:
+    """Version, time and lacking options; a note where the present program lacks one."""
+    build = EngineBuild(version="b1", options={"--port": ()}, asked_unix_s=7.0)
+    known = InstalledForm(builds={"genesis": build})
+    row = status({"genesis": UP}, installed=known)["profiles"][2]
+    assert row["build"] == {"version": "b1", "asked_unix_s": 7.0, "problem": "", "lacks": []}
+    assert row["note"] is None
+    command = ("/opt/l", "--gone")
+    catalogue = {**BOX, "genesis": replace(BOX["genesis"], command=command)}
+    row = status({"genesis": UP}, catalogue=catalogue, installed=known)["profiles"][2]
+    assert row["note"] == "its engine's build has no --gone: appliance show genesis"
 
 
 def test_a_unit_edited_by_hand_is_not_said_to_be_an_edited_profile() -> None:
