@@ -161,6 +161,8 @@ def _print(report: ImportReport, paths: dict[str, Path], streams: Streams) -> No
         path = paths.get(file.draft.name)
         if path is None:
             _print_profile(file, streams.out, is_first=place == 0)
+            # What was left out follows its profile also where both streams are one pipe.
+            streams.out.stream.flush()
         for line in _summary(file, path):
             streams.err.line(line)
 
