@@ -43,7 +43,7 @@ from appliance.engines.shared.engine import (
     options_of,
 )
 from appliance.engines.shared.llama_cpp_options import LlamaCppOptions
-from appliance.engines.shared.llama_cpp_values import LayerCount
+from appliance.engines.shared.llama_cpp_values import Cpus, LayerCount, cpu_mask, cpus_in_mask
 from appliance.engines.shared.option_table import (
     FlagForm,
     ValueKind,
@@ -121,6 +121,22 @@ METHODS: Final = by_name(
 class LlamaServerOptions(LlamaCppOptions):
     """``[llama-server]``: options of llama.cpp's HTTP server."""
 
+    split_mode: Annotated[
+        Literal["none", "layer", "row", "tensor"] | None,
+        Doc("how the model is split over the GPUs"),
+        flag("--split-mode", "-sm"),
+    ] = None
+    cpus: Annotated[
+        Cpus,
+        Doc('CPUs to stay on: "0,2,4-9" or a list; written as a mask'),
+        flag("--cpu-mask", "-C", write=cpu_mask, read=cpus_in_mask),
+    ] = ()
+    cpu_strict: Annotated[bool, Doc("one thread a CPU, in order"), flag("--cpu-strict")] = False
+    rerank: Annotated[
+        bool,
+        Doc("serve scores of documents for a query"),
+        flag("--rerank", "--reranking", form=FlagForm.SWITCH),
+    ] = False
     n_cpu_ffn: Annotated[
         LayerCount | None,
         Doc("how many layers, from the first, keep their dense feed-forward weights in host RAM"),

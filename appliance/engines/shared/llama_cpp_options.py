@@ -18,14 +18,11 @@ from appliance.domain.value_types import (
 )
 from appliance.engines.shared.llama_cpp_values import (
     CacheMib,
-    Cpus,
     Experts,
     LayerCount,
     OnOffAuto,
     TensorOverrides,
     cache_size,
-    cpu_mask,
-    cpus_in_mask,
 )
 from appliance.engines.shared.option_table import FlagForm, flag
 
@@ -54,11 +51,6 @@ class LlamaCppOptions(EngineOptions):
         Doc("patterns of tensors and the buffer of each, the first that matches counts"),
         flag("--override-tensor", "-ot", form=FlagForm.REPEATED),
     ] = ()
-    split_mode: Annotated[
-        Literal["none", "layer", "row", "tensor"] | None,
-        Doc("how the model is split over the GPUs"),
-        flag("--split-mode", "-sm"),
-    ] = None
     tensor_split: Annotated[
         tuple[Annotated[float, Range(least=0, most=1e6)], ...],
         Length(most=64),
@@ -91,12 +83,6 @@ class LlamaCppOptions(EngineOptions):
         Doc("CPU threads that process prompts; unset: as many as generate"),
         flag("--threads-batch", "-tb"),
     ] = None
-    cpus: Annotated[
-        Cpus,
-        Doc('CPUs to stay on: "0,2,4-9" or a list; written as a mask'),
-        flag("--cpu-mask", "-C", write=cpu_mask, read=cpus_in_mask),
-    ] = ()
-    cpu_strict: Annotated[bool, Doc("one thread a CPU, in order"), flag("--cpu-strict")] = False
     numa: Annotated[
         Literal["distribute", "isolate", "numactl"] | None,
         Doc("how threads are spread over NUMA nodes"),
@@ -152,11 +138,6 @@ class LlamaCppOptions(EngineOptions):
         bool,
         Doc("serve embeddings only"),
         flag("--embedding", "--embeddings", form=FlagForm.SWITCH),
-    ] = False
-    rerank: Annotated[
-        bool,
-        Doc("serve scores of documents for a query"),
-        flag("--rerank", "--reranking", form=FlagForm.SWITCH),
     ] = False
     pooling: Annotated[
         Literal["none", "mean", "cls", "last", "rank"] | None,
