@@ -16,8 +16,11 @@ TYPES: Final = {
     "q4_1": (32, 20),
     "q4_0": (32, 18),
     "iq4_nl": (32, 18),
+    "q6_0": (32, 26),
+    "q8_KV": (32, 32),
 }
-"""Elements of a block and the bytes that they take, by cache type (``GGML_QUANT_SIZES``)."""
+"""Elements of a block and the bytes that they take, by cache type (``GGML_QUANT_SIZES``). The last two are
+ik_llama.cpp's; ``q8_KV`` has 8 bytes more for each row."""
 _PADDING: Final = 256
 """Multiple to which the tokens of a cache are rounded up (``llama_context``, ``n_ctx_seq``)."""
 _STATE_BYTES: Final = 4
