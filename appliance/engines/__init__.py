@@ -8,13 +8,14 @@ shut.
 from collections.abc import Mapping
 from typing import Final
 
-from appliance.engines import any_command, llama_server, sglang, vllm, xllamacpp
+from appliance.engines import any_command, ik_llama_server, llama_server, sglang, vllm, xllamacpp
 from appliance.engines.shared.engine import Engine
 
 ENGINES: Final[Mapping[str, Engine]] = {
     engine.name: engine
     for engine in (
         llama_server.ENGINE,
+        ik_llama_server.ENGINE,
         vllm.ENGINE,
         sglang.ENGINE,
         xllamacpp.ENGINE,

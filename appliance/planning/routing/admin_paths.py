@@ -16,6 +16,7 @@ ADMIN_PATHS: Final = frozenset(
         "collective_rpc",
         "configure_logging",
         "continue_generation",
+        "control-vectors",
         "cors-proxy",
         "docs",
         "dumper",
