@@ -91,6 +91,14 @@ class Gpus:
         """Empty GPUs of one size, as a driver shows them after a boot."""
         self.replace({"count": count, "*.total": total_bytes, "*.reserved": 300 << 20})
 
+    def renew(self) -> None:
+        """Furnish them again, free the bytes of the dead, and forget what could not be allocated."""
+        self.furnish()
+        for hold in self.holds():
+            if not hold.alive:
+                self.forget(hold)
+        (self.directory / "oom").unlink(missing_ok=True)
+
     def release_after(self, seconds: float | None, *, gpu: int | None = None) -> None:
         """Keep the bytes of dead processes in use for so long from now on; None: for ever."""
         key = "release_ms" if gpu is None else f"{gpu}.release_ms"

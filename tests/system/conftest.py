@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests import pretend
+from tests.pretend import Gpus
 from tests.system.fleet import Fleet
 from tests.system.rig import Box, Image, missing, shared_directory, sweep
 from tests.system.rig.appliance import fetch_wheels, install, sources
@@ -83,7 +84,7 @@ def gpu_box(gpu_image: Image) -> Iterator[Box]:
 
 
 @pytest.fixture
-def gpus(gpu_box: Box) -> pretend.Gpus:
+def gpus(gpu_box: Box) -> Gpus:
     """The GPUs of that box."""
     return pretend.gpus_of(gpu_box)
 
@@ -103,15 +104,42 @@ def module_fleet(image: Image) -> Iterator[Fleet]:
     with Box(image, disk="/var/lib/appliance") as box:
         fleet = Fleet(box)
         fleet.pair()
+        fleet.keep()
         yield fleet
 
 
 @pytest.fixture
 def shared_fleet(module_fleet: Fleet) -> Fleet:
-    """The box of the file, a serving again whatever the test before has left.
+    """The box of the file with the profiles, settings and units that it began with, a serving.
 
     A boot, two profiles and a switch take some 4 s of CPU time: for files whose tests change
     nothing else that the others see.
     """
     module_fleet.restore("a")
     return module_fleet
+
+
+@pytest.fixture(scope="module")
+def module_gpu_fleet(gpu_image: Image) -> Iterator[Fleet]:
+    """A box of one file, with two profiles that each fill most of both pretend GPUs."""
+    with Box(gpu_image, disk="/var/lib/appliance") as box:
+        fleet = Fleet(box)
+        fleet.gpu_pair()
+        fleet.keep()
+        yield fleet
+
+
+@pytest.fixture
+def shared_gpus(module_gpu_fleet: Fleet) -> Gpus:
+    """The GPUs of the box of the file, without faults and with nothing left by the dead."""
+    gpus = pretend.gpus_of(module_gpu_fleet.box)
+    gpus.renew()
+    return gpus
+
+
+@pytest.fixture
+def shared_gpu_fleet(module_gpu_fleet: Fleet, shared_gpus: Gpus) -> Iterator[Fleet]:
+    """The box of the file as it began, a serving on its GPUs; no allocation may fail."""
+    module_gpu_fleet.restore("a")
+    yield module_gpu_fleet
+    assert shared_gpus.out_of_memory() == []

@@ -1,14 +1,18 @@
 """Profiles, units and the CLI in a box: the words that system tests are written in."""
 
 import json
+import shlex
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from secrets import token_hex
 from typing import Any, Final, Literal
 
+from appliance.domain.names import unit_of
 from appliance.protocol.run_ticket import FILE, encoded
 from tests.pretend.boxes import ENGINE, install_engine
+from tests.system.baseline import Baseline
 from tests.system.rig import Box, Polling, RigError
 
 __all__ = ["ENGINE", "OPERATOR", "STRANGER", "Answer", "Fleet"]
@@ -48,6 +52,8 @@ class Fleet:
 
     def __init__(self, box: Box) -> None:
         self.box = box
+        self._baseline: Baseline | None = None
+        self._foreign: set[str] = set()
         install_engine(box)
         (box.root / "etc/appliance/profiles").mkdir(parents=True, exist_ok=True)
 
@@ -116,6 +122,7 @@ class Fleet:
         memory = [w for text in vram for w in ("--vram", text)]
         # A port of its own: it is an engine that nobody asked for.
         argv = ["/usr/bin/python3", "-S", ENGINE, "9100", *memory]
+        self._foreign.add(name)
         self.box.run("systemd-run", "-q", f"--unit={name}", f"--uid={user}", *argv)
         self.box.wait_for("grep -q ':238C ' /proc/net/tcp")
         return int(self.box.run(f"systemctl show -P MainPID {name}").stdout)
@@ -148,12 +155,47 @@ class Fleet:
             raise RigError(f"switch {name}: {answer}\n{self.box.journal('-n60')}")
         return answer
 
-    def restore(self, name: str) -> None:
-        """Have the supervisor run, and one profile serve and be committed alone."""
-        self.box.run("systemctl start appliance-supervisor.socket appliance-supervisor.service")
+    def keep(self) -> None:
+        """Have `restore` bring back profiles, settings, units and drop-ins as they are now."""
+        self._baseline = Baseline(self.box.root)
+
+    def restore(self, name: str | None) -> None:
+        """Bring back what `keep` kept, with the supervisor running and no start counted.
+
+        Args:
+            name: The profile that serves then, committed alone; None: nothing serves.
+        """
+        changed = self._baseline.put_back() if self._baseline else set()
+        self._quiet(changed, everything=name is None)
+        if changed:
+            self.apply("--discard")
+        if self._baseline and (left := self._baseline.changed()):
+            raise RigError(f"not as it was: {sorted(map(str, left))}")
         self.box.run("appliance wait --for idle --timeout 60s")
+        for other in {*self.committed()} - {name}:
+            self.box.run("appliance", "uncommit", other, "--exclusive")
+        if name is None:
+            return
         if not self.active() == self.committed() == [name]:
             self.switch(name)
+        elif any(path.stem == name or path.parent.name == f"{unit_of(name)}.d" for path in changed):
+            self.cli("restart", name)
+
+    def _quiet(self, changed: set[Path], *, everything: bool) -> None:
+        """Stop what does not belong to the baseline, and have the supervisor run."""
+        profiles = {path.stem for path in changed if path.suffix == ".toml"}
+        kept = {path.stem for path in (self.box.root / PROFILES.lstrip("/")).glob("*.toml")}
+        stopped = {*self._foreign, *map(unit_of, profiles - kept)}
+        if everything:
+            stopped |= {unit_of("*"), "appliance-hold.service"}
+        self._foreign.clear()
+        commands = (
+            "systemctl daemon-reload" if changed else ":",
+            f"systemctl stop {' '.join(map(shlex.quote, sorted(stopped)))}" if stopped else ":",
+            "systemctl reset-failed 'appliance-*'",
+            "systemctl start appliance-supervisor.socket appliance-supervisor.service",
+        )
+        self.box.run("; ".join(commands))
 
     def status(self) -> Mapping[str, Any]:
         """The status document."""

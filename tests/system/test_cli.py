@@ -24,6 +24,12 @@ def unsupervised(image: Image) -> Iterator[Fleet]:
         yield fleet
 
 
+@pytest.fixture
+def fleet(shared_fleet: Fleet) -> Fleet:
+    """The box of the other tests, a serving."""
+    return shared_fleet
+
+
 def states(document: Mapping[str, Any]) -> dict[str, str]:
     return {row["name"]: row["state"] for row in document["profiles"]}
 

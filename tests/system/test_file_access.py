@@ -3,19 +3,16 @@
 import pytest
 
 from tests.system.fleet import ENGINE, Fleet
-from tests.system.rig import Box
 
 MODEL = "/srv/models/p.gguf"
 
 
 @pytest.fixture
-def fleet(box: Box) -> Fleet:
+def fleet(shared_fleet: Fleet) -> Fleet:
     """A box with the profiles a and b, a serving, and a person with a closed home."""
-    fleet = Fleet(box)
-    fleet.pair()
-    fleet.switch("a")
-    box.run("useradd --create-home --home-dir /home/ana ana; chmod 700 /home/ana")
-    return fleet
+    person = "useradd --create-home --home-dir /home/ana ana; chmod 700 /home/ana"
+    shared_fleet.box.run(f"id -u ana 2>/dev/null || {{ {person}; }}")
+    return shared_fleet
 
 
 def warnings(fleet: Fleet) -> str:

@@ -12,13 +12,12 @@ NO_ROOM = f"{STATE}/%s: No space left on device: make room, see df -h {STATE}"
 
 
 @pytest.fixture
-def fleet(box: Box) -> Iterator[Fleet]:
+def fleet(shared_fleet: Fleet) -> Iterator[Fleet]:
     """A box with the profiles a and b, a serving and committed; then its state's disk is full."""
-    fleet = Fleet(box)
-    fleet.pair()
-    fleet.switch("a")
+    box = shared_fleet.box
     fill(box)
-    yield fleet
+    yield shared_fleet
+    make_room(box)
     assert "Traceback" not in box.journal("-u", "appliance-supervisor")
 
 
@@ -32,7 +31,7 @@ def fill(box: Box) -> None:
 
 
 def make_room(box: Box) -> None:
-    box.run(f"rm {STATE}/filler; sync -f {STATE}")
+    box.run(f"rm -f {STATE}/filler; sync -f {STATE}")
 
 
 def test_a_switch_is_refused_and_nothing_is_stopped(fleet: Fleet) -> None:

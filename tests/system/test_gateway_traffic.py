@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.system.fleet import Fleet
-from tests.system.rig import Box
+from tests.system.rig import Box, Image
 
 PORT = 8010
 GATEWAY = "appliance-gateway.service"
@@ -46,15 +46,23 @@ def traffic(box: Box) -> Iterator[Traffic]:
     told.errors, told.slowest_s = whole["errors"], whole["slowest_s"]
 
 
+@pytest.fixture(scope="module")
+def shared(image: Image) -> Iterator[Fleet]:
+    """Two models that exclude each other; streams take 0.3 s."""
+    with Box(image, disk="/var/lib/appliance") as box:
+        fleet = Fleet(box)
+        for name, port in (("a", 9001), ("b", 9002)):
+            fleet.profile(name, port, "--chunks", "10", "--pause", "0.03", "--think", "0.02")
+        fleet.apply()
+        fleet.keep()
+        yield fleet
+
+
 @pytest.fixture
-def fleet(box: Box) -> Fleet:
-    """Two models that exclude each other, of which a serves; streams take 0.3 s."""
-    fleet = Fleet(box)
-    for name, port in (("a", 9001), ("b", 9002)):
-        fleet.profile(name, port, "--chunks", "10", "--pause", "0.03", "--think", "0.02")
-    fleet.apply()
-    fleet.switch("a")
-    return fleet
+def fleet(shared: Fleet) -> Fleet:
+    """That box, a serving."""
+    shared.restore("a")
+    return shared
 
 
 def gateway_pid(box: Box) -> int:

@@ -11,7 +11,6 @@ from appliance.domain.measurements import BoxGpus
 from appliance.protocol.json_dataclasses import from_json
 from tests.pretend import Gpus
 from tests.system.fleet import Fleet
-from tests.system.rig import Box
 
 ASK: Final = """
 import asyncio, json
@@ -31,12 +30,15 @@ asyncio.run(ask())
 
 
 @pytest.fixture
-def fleet(gpu_box: Box) -> Fleet:
+def gpus(shared_gpus: Gpus) -> Gpus:
+    """The two GPUs of the box."""
+    return shared_gpus
+
+
+@pytest.fixture
+def fleet(shared_gpu_fleet: Fleet) -> Fleet:
     """A box with two profiles that each fill most of both GPUs, a serving."""
-    fleet = Fleet(gpu_box)
-    fleet.gpu_pair()
-    fleet.switch("a")
-    return fleet
+    return shared_gpu_fleet
 
 
 def memory(fleet: Fleet) -> Mapping[str, Any]:

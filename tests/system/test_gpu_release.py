@@ -2,24 +2,24 @@
 
 import threading
 import time
-from collections.abc import Iterator
 
 import pytest
 
 from tests.pretend import GIB, Gpus
 from tests.system.fleet import Answer, Fleet
 from tests.system.observer import Observer
-from tests.system.rig import Box
 
 
 @pytest.fixture
-def fleet(gpu_box: Box, gpus: Gpus) -> Iterator[Fleet]:
+def gpus(shared_gpus: Gpus) -> Gpus:
+    """The two GPUs of the box."""
+    return shared_gpus
+
+
+@pytest.fixture
+def fleet(shared_gpu_fleet: Fleet) -> Fleet:
     """A box with two profiles that each fill most of both GPUs, a serving."""
-    fleet = Fleet(gpu_box)
-    fleet.gpu_pair()
-    fleet.switch("a")
-    yield fleet
-    assert gpus.out_of_memory() == []
+    return shared_gpu_fleet
 
 
 def progress(answer: Answer, phase: str) -> list[str]:

@@ -2,27 +2,37 @@
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
 
 from tests.system.fleet import Fleet
-from tests.system.rig import Box
+from tests.system.rig import Box, Image
 
 GIB = 1 << 30
 NEEDS = "/var/lib/appliance/needs"
 
 
-@pytest.fixture
-def fleet(gpu_box: Box) -> Fleet:
+@pytest.fixture(scope="module")
+def shared(gpu_image: Image) -> Iterator[Fleet]:
     """A box whose profile a takes 6 GiB, 4 of them on the second GPU, and declares 20."""
-    fleet = Fleet(gpu_box)
-    gpu_box.write("/etc/appliance/appliance.toml", '[memory]\nsample_every_s = "1s"\n')
-    gpu_box.run("systemctl restart appliance-supervisor")
-    fleet.gpu_profile("a", 9001, "--vram", "1:2", gib=4, need=20)
-    fleet.apply()
-    return fleet
+    with Box(gpu_image, disk="/var/lib/appliance") as box:
+        fleet = Fleet(box)
+        box.write("/etc/appliance/appliance.toml", '[memory]\nsample_every_s = "1s"\n')
+        fleet.gpu_profile("a", 9001, "--vram", "1:2", gib=4, need=20)
+        fleet.apply()
+        fleet.keep()
+        yield fleet
+
+
+@pytest.fixture
+def fleet(shared: Fleet) -> Fleet:
+    """That box, on which no model runs and none ran before."""
+    shared.restore(None)
+    supervisor = "appliance-supervisor.service"
+    shared.box.run(f"systemctl stop {supervisor}; rm -rf {NEEDS}; systemctl start {supervisor}")
+    return shared
 
 
 def recorded(fleet: Fleet, name: str, *, timeout_s: float = 30.0) -> Mapping[str, Any]:

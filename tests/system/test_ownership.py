@@ -8,6 +8,21 @@ from tests.system.fleet import ENGINE, Fleet
 from tests.system.rig import Box
 
 
+@pytest.fixture
+def fleet(shared_fleet: Fleet) -> Fleet:
+    """The box of the file, a serving."""
+    return shared_fleet
+
+
+@pytest.fixture
+def unrepaired(box: Box) -> Fleet:
+    """A box of its own, a serving: a model that was repaired within the hour is so only after a pause."""
+    fleet = Fleet(box)
+    fleet.pair()
+    fleet.switch("a")
+    return fleet
+
+
 def unit(name: str) -> str:
     """The unit of a profile."""
     return f"appliance-backend-{name}.service"
@@ -126,8 +141,9 @@ def test_crash_is_repaired_by_systemd(fleet: Fleet) -> None:
 
 
 @pytest.mark.parametrize("number", ["KILL", "USR1"])
-def test_crash_loop_is_repaired_when_systemd_gives_up(fleet: Fleet, number: str) -> None:
+def test_crash_loop_is_repaired_when_systemd_gives_up(unrepaired: Fleet, number: str) -> None:
     """Once systemd restarts a committed model no more, killed or ended with 0, we do."""
+    fleet = unrepaired
     drop_in = "[Unit]\nStartLimitBurst=2\n[Service]\nRestartSec=200ms\n"
     fleet.box.write(f"/etc/systemd/system/{unit('a')}.d/loop.conf", drop_in)
     fleet.box.run("systemctl daemon-reload; systemctl restart appliance-supervisor")
@@ -150,19 +166,16 @@ def test_backend_that_binds_every_address_is_out_of_reach(fleet: Fleet) -> None:
     engine = fleet.box.root / ENGINE.lstrip("/")
     engine.write_text(engine.read_text().replace('default="127.0.0.1"', 'default="0.0.0.0"'))
     fleet.apply()
-    fleet.box.run("ip addr add 10.10.10.1/32 dev lo")
+    fleet.box.run("ip addr replace 10.10.10.1/32 dev lo")
     fleet.switch("open")
     fleet.box.run("curl -sf -m 3 http://127.0.0.1:9003/health")
     assert fleet.box.run("curl -s -m 2 http://10.10.10.1:9003/health", check=False).returncode == 28
 
 
-def test_two_that_do_not_intersect_run_together(box: Box) -> None:
+def test_two_that_do_not_intersect_run_together(fleet: Fleet) -> None:
     """A shared profile serves beside another one, and a switch evicts exactly its rival."""
-    fleet = Fleet(box)
-    fleet.pair()
     fleet.profile("embedder", 9003, top="gpus = []\nshared = true")
     fleet.apply()
-    fleet.switch("a")
     fleet.switch("embedder")
     assert fleet.active() == ["a", "embedder"]
     fleet.switch("b")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.system.fleet import Fleet
-from tests.system.rig import Box
+from tests.system.rig import Box, Image
 
 FREEZER = Path("/sys/fs/cgroup/freezer")
 """A task frozen by version 1 of the freezer does not even die of SIGKILL, as in state D."""
@@ -25,16 +25,24 @@ def unit(name: str) -> str:
     return f"appliance-backend-{name}.service"
 
 
+@pytest.fixture(scope="module")
+def shared(image: Image) -> Iterator[Fleet]:
+    """Two rivals on the CPU with short deadlines."""
+    with Box(image, disk="/var/lib/appliance") as box:
+        fleet = Fleet(box)
+        for name, port in (("a", 9001), ("b", 9002)):
+            deadlines = 'deadlines = { stop = "1s", release = "4s", drain = "1s" }'
+            fleet.profile(name, port, top=f"gpus = []\n{deadlines}")
+        fleet.apply()
+        fleet.keep()
+        yield fleet
+
+
 @pytest.fixture
-def fleet(box: Box) -> Fleet:
-    """Two rivals on the CPU with short deadlines, a serving."""
-    fleet = Fleet(box)
-    for name, port in (("a", 9001), ("b", 9002)):
-        deadlines = 'deadlines = { stop = "1s", release = "4s", drain = "1s" }'
-        fleet.profile(name, port, top=f"gpus = []\n{deadlines}")
-    fleet.apply()
-    fleet.switch("a")
-    return fleet
+def fleet(shared: Fleet) -> Fleet:
+    """That box, a serving."""
+    shared.restore("a")
+    return shared
 
 
 def outer_pid(box: Box, inner: int) -> int:

@@ -12,7 +12,7 @@ import pytest
 
 from tests.pretend import Gpus
 from tests.system.fleet import OPERATOR, STRANGER, Fleet
-from tests.system.rig import Box, RigError
+from tests.system.rig import RigError
 from tests.system.rig.stream import Stream
 
 RUN: Final = ("appliance", "run", "--gpus", "none", "--")
@@ -317,14 +317,16 @@ def test_ctrl_c_while_it_waits(fleet: Fleet) -> None:
 
 
 @pytest.fixture
-def cards(gpu_box: Box, gpus: Gpus) -> Iterator[Fleet]:
+def gpus(shared_gpus: Gpus) -> Gpus:
+    """The two GPUs of another box."""
+    return shared_gpus
+
+
+@pytest.fixture
+def cards(shared_gpu_fleet: Fleet) -> Fleet:
     """A box with two profiles that each fill most of both pretend GPUs, a serving."""
-    fleet = Fleet(gpu_box)
-    fleet.people()
-    fleet.gpu_pair()
-    fleet.switch("a")
-    yield fleet
-    assert gpus.out_of_memory() == []
+    shared_gpu_fleet.people()
+    return shared_gpu_fleet
 
 
 def test_gpus_are_given_back_first(cards: Fleet, gpus: Gpus) -> None:

@@ -124,15 +124,23 @@ def headless(image: Image) -> Iterator[Fleet]:
         yield fleet
 
 
+@pytest.fixture(scope="module")
+def slow(image: Image) -> Iterator[Fleet]:
+    """A box whose profile b serves after 1 s and thinks for half of one."""
+    with Box(image, disk="/var/lib/appliance") as box:
+        fleet = Fleet(box)
+        fleet.profile("a", 9001, "--ignore-term", tables='[deadlines]\nstop = "1s"\n')
+        fleet.profile("b", 9002, "--delay", "1", "--think", "0.5")
+        fleet.apply()
+        fleet.keep()
+        yield fleet
+
+
 @pytest.fixture
-def fleet(box: Box) -> Fleet:
-    """A box where a serves; b serves after 1 s and thinks for half of one."""
-    fleet = Fleet(box)
-    fleet.profile("a", 9001, "--ignore-term", tables='[deadlines]\nstop = "1s"\n')
-    fleet.profile("b", 9002, "--delay", "1", "--think", "0.5")
-    fleet.apply()
-    fleet.switch("a")
-    return fleet
+def fleet(slow: Fleet) -> Fleet:
+    """That box, a serving."""
+    slow.restore("a")
+    return slow
 
 
 def supervisor_pid(box: Box) -> int:
@@ -207,10 +215,9 @@ def test_crashed_model_comes_back_without_supervisor(headless: Fleet) -> None:
     headless.wait_serving("a", timeout_s=30)
 
 
-def test_next_command_starts_a_stopped_supervisor(box: Box) -> None:
+def test_next_command_starts_a_stopped_supervisor(shared_fleet: Fleet) -> None:
     """The socket belongs to systemd: with only the service stopped, each command gets an answer."""
-    fleet = Fleet(box)
-    fleet.pair()
+    fleet, box = shared_fleet, shared_fleet.box
     box.run("systemctl", "stop", SUPERVISOR)
     assert supervisor_pid(box) == 0
     fleet.switch("b")
@@ -222,11 +229,9 @@ def test_next_command_starts_a_stopped_supervisor(box: Box) -> None:
 
 
 @pytest.mark.parametrize("end", ["systemctl kill --signal=KILL", "systemctl restart"])
-def test_stream_outlives_the_supervisor(box: Box, end: str) -> None:
+def test_stream_outlives_the_supervisor(shared_fleet: Fleet, end: str) -> None:
     """Killed or restarted in the middle of an answer: the answer is whole, the engine the same."""
-    fleet = Fleet(box)
-    fleet.pair()
-    fleet.switch("a")
+    fleet, box = shared_fleet, shared_fleet.box
     pid, old = fleet.main_pid("a"), supervisor_pid(box)
     with ask_streaming(box, 9001, "Count.") as stream:
         story = pieces(stream)
@@ -242,9 +247,9 @@ def test_stream_outlives_the_supervisor(box: Box, end: str) -> None:
 
 
 @pytest.mark.timeout(600)
-def test_real_answer_outlives_the_supervisor(box: Box) -> None:
+def test_real_answer_outlives_the_supervisor(shared_fleet: Fleet) -> None:
     """llama.cpp finishes its answer, to the last token, through a kill -9 and a restart."""
-    fleet = Fleet(box)
+    fleet, box = shared_fleet, shared_fleet.box
     text = (CHECKOUT / "profiles/smol.toml").read_text()
     # Two threads that wait for each other crawl where another test has one of two cores.
     box.write(f"{PROFILES}/smol.toml", text.replace("threads = 2", "threads = 1"))

@@ -17,11 +17,6 @@ from tests.system.rig.stream import Stream
 @pytest.fixture
 def fleet(shared_fleet: Fleet) -> Fleet:
     """A box with the profiles a and b, a serving."""
-    profiles = shared_fleet.box.root / PROFILES.lstrip("/")
-    if added := {path for path in profiles.iterdir() if path.stem not in {"a", "b"}}:
-        for path in added:
-            path.unlink()
-        shared_fleet.apply()
     return shared_fleet
 
 

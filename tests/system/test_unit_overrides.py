@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Iterator
 from random import Random
 from typing import Final
 
@@ -10,7 +11,7 @@ import pytest
 from appliance.planning.units.override_values import COMMAND
 from tests.fakes.override_samples import SAMPLES
 from tests.system.fleet import PROFILES, Fleet
-from tests.system.rig import Box
+from tests.system.rig import Box, Image
 
 MARK: Final = "/etc/attacked"
 TOUCH: Final = f"/usr/bin/touch {MARK}"
@@ -40,10 +41,20 @@ PIECES: Final = (
 """Parts from which commands are drawn."""
 
 
-@pytest.fixture
-def fleet(box: Box) -> Fleet:
+@pytest.fixture(scope="module")
+def shared(image: Image) -> Iterator[Fleet]:
     """A box without profiles."""
-    return Fleet(box)
+    with Box(image, disk="/var/lib/appliance") as box:
+        fleet = Fleet(box)
+        fleet.keep()
+        yield fleet
+
+
+@pytest.fixture
+def fleet(shared: Fleet) -> Fleet:
+    """That box, on which no model runs."""
+    shared.restore(None)
+    return shared
 
 
 def table(overrides: dict[str, str] | dict[str, list[str]]) -> str:

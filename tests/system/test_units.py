@@ -1,11 +1,12 @@
 """Units that apply writes under a real systemd, and apply as a unit."""
 
 import json
+from collections.abc import Iterator
 
 import pytest
 
 from tests.system.fleet import ENGINE, PROFILES, Fleet
-from tests.system.rig import Box
+from tests.system.rig import Box, Image
 
 ARGUMENTS = ["$HOME", "${HOME}", "100%", "%n", "a \"b\" 'c'", "back\\slash\\", "x y", ";", "", "é→"]
 VALUES = {
@@ -17,10 +18,20 @@ VALUES = {
 UNIT = "appliance-backend-a.service"
 
 
-@pytest.fixture
-def fleet(box: Box) -> Fleet:
+@pytest.fixture(scope="module")
+def shared(image: Image) -> Iterator[Fleet]:
     """A box without profiles."""
-    return Fleet(box)
+    with Box(image, disk="/var/lib/appliance") as box:
+        fleet = Fleet(box)
+        fleet.keep()
+        yield fleet
+
+
+@pytest.fixture
+def fleet(shared: Fleet) -> Fleet:
+    """That box, on which no model runs."""
+    shared.restore(None)
+    return shared
 
 
 def test_arguments_and_variables_reach_the_engine_as_the_profile_has_them(fleet: Fleet) -> None:

@@ -1,30 +1,40 @@
 """Units that systemd keeps in memory for the supervisor, and those that it does not load for it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
 
 from tests.system.fleet import Fleet
-from tests.system.rig import Box
+from tests.system.rig import Box, Image
 
 _A = "appliance-backend-a.service"
 _LISTED = "systemctl list-units --all --plain --no-legend 'appliance-backend-*'"
 """Loads nothing."""
 
 
-@pytest.fixture
-def fleet(box: Box) -> Fleet:
+@pytest.fixture(scope="module")
+def shared(image: Image) -> Iterator[Fleet]:
     """A box with two profiles that can never run together."""
-    fleet = Fleet(box)
-    fleet.pair()
-    return fleet
+    with Box(image, disk="/var/lib/appliance") as box:
+        fleet = Fleet(box)
+        fleet.pair()
+        fleet.keep()
+        yield fleet
+
+
+@pytest.fixture
+def fleet(shared: Fleet) -> Fleet:
+    """That box, on which no model runs."""
+    shared.restore(None)
+    return shared
 
 
 def _in_memory(fleet: Fleet) -> list[str]:
     return [line.split()[0] for line in fleet.box.run(_LISTED).stdout.splitlines() if line.strip()]
 
 
+# The first test: no unit of this box has run before it.
 def test_a_look_at_profiles_loads_none_of_their_units(fleet: Fleet) -> None:
     """While nothing has run, systemd has no backend in memory, whatever is asked and applied."""
     states = {p["name"]: p["state"] for p in fleet.status()["profiles"]}
