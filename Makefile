@@ -1,10 +1,12 @@
 # make check is what to run before a commit; scripts/test.sh is what a fresh machine runs.
 VENV ?= .venv
 BIN := $(VENV)/bin
+# Where it is set, every run of pytest rewrites the assertions of all tests anew: 5 s of CPU time.
+unexport PYTHONDONTWRITEBYTECODE
 SYSTEM_PYTHON ?= /usr/bin/python3
 LOCKS := scripts/requirements
 
-.PHONY: check lint fast coverage test others structure demo bench-switch bench-footprint bench-release \
+.PHONY: check lint fast coverage test others boxes structure demo bench-switch bench-footprint bench-release \
   bench-headers bench-gateway bench-reload bench-profiles bench-hostile bench-history bench-detector bench-canaries \
   bench-courtesy bench-outbox bench-slowdown bench-life bench-told bench-models bench-hangups bench-dashboards \
   bench-estimates bench-status \
@@ -38,11 +40,16 @@ RERUN := $(BIN)/python -m tests.rerun
 
 ## test: format, lint, types, import contracts and every test, with those on a real systemd
 test: $(VENV)/.complete
-	$(MAKE) --jobs=3 lint coverage others
+	$(MAKE) --jobs=4 lint coverage others boxes
 
-# Tests on booted machines mostly wait: three at a time, also beside those of the core, the longest files first.
-others:
-	$(RERUN) $(BIN)/python -m pytest -m "not engines" -- $(CORE_TESTS:%=--ignore=%) --numprocesses=3 --dist=loadfile \
+# The rest without a box, in one process: each worker of xdist would collect all tests.
+others: $(VENV)/.complete
+	$(RERUN) $(BIN)/python -m pytest -m "not engines" -- tests $(CORE_TESTS:%=--ignore=%) --ignore=tests/system \
+	  --durations=25
+
+# Tests on booted machines mostly wait: three at a time, also beside the others, the longest files first.
+boxes: $(VENV)/.complete
+	$(RERUN) $(BIN)/python -m pytest -m "not engines" -- tests/system --numprocesses=3 --dist=loadfile \
 	  --no-loadscope-reorder --durations=25
 
 ## structure: modules, lines, names and costs of change, the last line as JSON

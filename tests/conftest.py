@@ -20,36 +20,39 @@ settings.register_profile(
 settings.load_profile("full")
 
 LONGEST_FIRST = (
+    "system/test_alerts.py",
+    "system/test_not_in_force.py",
     "system/test_stalls.py",
     "system/test_boots.py",
-    "system/test_alerts.py",
     "system/test_crashes.py",
     "system/test_install.py",
     "system/test_supervisor_down.py",
-    "system/test_gateway_service.py",
+    "system/test_gpu_holders.py",
+    "system/test_agent_watched.py",
+    "system/test_run.py",
     "system/test_exposed.py",
     "system/test_notifier.py",
-    "system/test_agent_watched.py",
-    "system/test_gpu_holders.py",
-    "system/test_run.py",
+    "system/test_gateway_service.py",
+    "system/test_gpu_release.py",
+    "system/test_units_contract.py",
+    "system/test_control_crowd.py",
     "system/test_ledger.py",
     "system/test_embedded.py",
+    "system/test_gateway_traffic.py",
     "system/test_ownership.py",
     "system/test_health_agent.py",
     "system/test_observations.py",
     "system/test_switch.py",
     "system/test_web.py",
+    "system/test_gpu_readings.py",
     "system/test_privileges.py",
     "system/test_bad_input.py",
-    "fuzz/test_fuzz.py",
-    "growth/test_growth.py",
-    "property/test_planner_machine.py",
     "system/test_chaos.py",
-    "system/test_units_contract.py",
-    "system/test_control_crowd.py",
-    "system/test_gpu_release.py",
+    "system/test_many_profiles.py",
+    "system/test_full_disk.py",
+    "system/test_cli.py",
 )
-"""Files that take long, of at most a hundred: one that came last would be waited for alone."""
+"""Files that take long, first those that mostly wait: one that came last would be waited for alone."""
 HERE = Path(__file__).parent
 
 
