@@ -1,12 +1,11 @@
 """Damaged files of what was applied: the last good ones hold, and it is said."""
 
 import json
-from collections.abc import Iterator
 
 import pytest
 
 from tests.system.fleet import Fleet
-from tests.system.rig import Box, Image
+from tests.system.rig import Box
 
 APPLIED = "/var/lib/appliance-applied"
 SUPERVISOR = "appliance-supervisor.service"
@@ -14,13 +13,9 @@ GATEWAY = "appliance-gateway.service"
 
 
 @pytest.fixture
-def fleet(image: Image) -> Iterator[Fleet]:
-    """A box of its own, on which a serves."""
-    with Box(image) as box:
-        fleet = Fleet(box)
-        fleet.pair()
-        fleet.switch("a")
-        yield fleet
+def fleet(shared_fleet: Fleet) -> Fleet:
+    """A box on which a serves; the last apply of each test has written its files anew."""
+    return shared_fleet
 
 
 def restarts(box: Box, unit: str) -> str:
