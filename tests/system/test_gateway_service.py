@@ -298,7 +298,8 @@ def test_an_upgrade_hands_over(image: Image) -> None:
     """The new release takes over while the old one ends its streams; nobody is refused."""
     with Box(image, read_only=sources(fetch_wheels())) as box:
         fleet = Fleet(box)
-        fleet.profile("a", 9001, "--chunks", "1200", "--pause", "0.05")
+        # Streams that last longer than an upgrade takes on a busy machine.
+        fleet.profile("a", 9001, "--chunks", "3600", "--pause", "0.05")
         fleet.apply()
         fleet.switch("a")
         before = main_pid(box)
