@@ -74,7 +74,7 @@ def _problems(profile: Profile) -> Iterator[Problem]:
 
 
 def _memory(_profile: Profile) -> MemoryUse:
-    return MemoryUse(loading=LlamaCppLoading(default_ctx=_DEFAULT_CTX))
+    return MemoryUse(loading=LlamaCppLoading(default_ctx=_DEFAULT_CTX, sets_types=False))
 
 
 def _declared(profile: Profile) -> Iterator[DeclaredFact]:

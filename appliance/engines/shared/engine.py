@@ -113,6 +113,8 @@ class LlamaCppLoading:
     """Most checkpoints of one request's state or window, kept in main memory."""
     certain: bool = True
     """Whether no further argument changes the cache in a way that is not followed."""
+    sets_types: bool = True
+    """Whether the engine has an option for the types of the cache."""
     batch: int | None = None
     ubatch: int | None = None
     flash_attn: str | None = None

@@ -267,7 +267,7 @@ def _alternatives(plan: _Plan, model: Model, size: CacheSize) -> Iterator[Altern
     if half.tokens and half.cells < size.cells:
         setting = f"ctx = {half.tokens}"
         yield _alternative(plan, model, half, SettingChange.HALF_CONTEXT, setting)
-    for kind in _QUANTISED:
+    for kind in _QUANTISED if plan.loading.sets_types else ():
         if row_bytes(_ROW, kind) < min(
             row_bytes(_ROW, size.key_type), row_bytes(_ROW, size.value_type)
         ):

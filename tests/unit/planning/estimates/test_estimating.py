@@ -224,6 +224,7 @@ def test_without_gpus_everything_is_in_ram() -> None:
     buffers = (512 * (16 * 1024 + 2 * 4096 + 2048) + 2 * 32000) * 4
     assert found.ram_bytes == 100 + ALL + 4 * 2048 * TOKEN + buffers
     assert found.vram == MemoryParts()
+    assert [one.setting for one in found.alternatives] == ["ctx = 1024"]
 
 
 def test_projector_may_stay_in_ram() -> None:
