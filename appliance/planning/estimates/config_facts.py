@@ -24,7 +24,7 @@ _PATTERN_SIGNS: Final = {"M": "state", "*": "full", "-": "none", "E": "none"}
 
 
 class Keeps(Enum):
-    """What a layer keeps."""
+    """Memory of earlier tokens that a layer keeps."""
 
     FULL = "full"
     WINDOW = "window"

@@ -51,7 +51,7 @@ def test_a_record_stands_while_its_files_are_as_they_were(tmp_path: Path, progra
 
 
 def test_a_program_that_cannot_be_looked_at_may_be_the_same(tmp_path: Path) -> None:
-    """It is shown as known; a preflight wants to be certain."""
+    """The record is shown as known; a preflight wants to be certain."""
     store(tmp_path, Path("/hidden/l"), {"/hidden/l": (1, 2, 3, 4)})
     assert known(tmp_path, Path("/hidden/l")) == "b1"
     assert known(tmp_path, Path("/hidden/l"), certain=True) == ""

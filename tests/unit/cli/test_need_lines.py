@@ -20,7 +20,7 @@ def test_parts_have_a_line_for_each_place() -> None:
 
 
 def test_gpus_that_are_known_have_a_line_each() -> None:
-    """Their lines take the place of that of all together."""
+    """Lines of single GPUs take the place of that of all together."""
     gpus = {"0": {"weights_bytes": 6 * GIB}, "1": {"weights_bytes": 2 * GIB}}
     assert [text for _, text in need_lines({**PLACED, "gpus": gpus})] == [
         "GPU 0 ≈6.0 GiB: weights 6.0 GiB",

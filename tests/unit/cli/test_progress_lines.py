@@ -44,7 +44,7 @@ class Watched:
 
 
 def test_the_time_that_is_usually_left_is_shown() -> None:
-    """It counts from the usual duration of the operation; the phase has its own time."""
+    """The time counts from the usual duration of the operation; the phase has its own time."""
     last = Watched(100).drawn(ACCEPTED, LOADING)
     assert re.search(r" ⠋ loading .* 12\.\d s  ~4[78]\.\d s left$", last)
 
@@ -67,7 +67,7 @@ def test_no_time_is_left_where_it_is_not_known(events: list[AcceptedEvent | Phas
 
 @pytest.mark.parametrize("columns", [40, 80, 120])
 def test_the_engines_last_log_line_is_below_the_phase(columns: int) -> None:
-    """It is cut, the cursor goes back up, and the next drawing erases both lines."""
+    """The line is cut, the cursor goes back up, and the next drawing erases both lines."""
     watched = Watched(columns)
     first = watched.drawn(ACCEPTED, LOADING.replaced(log=LOG))
     line, _, below = first.partition("\n")
@@ -81,7 +81,7 @@ def test_the_engines_last_log_line_is_below_the_phase(columns: int) -> None:
 
 
 def test_the_log_line_goes_with_its_phase() -> None:
-    """What stands in the end are lines of phases; the next phase has no line of the one before."""
+    """The lines that stand in the end are those of phases; the next phase has no line of the one before."""
     watched = Watched()
     watched.drawn(ACCEPTED, LOADING.replaced(log=LOG))
     ended = watched.drawn(LOADING.replaced(state="done"))

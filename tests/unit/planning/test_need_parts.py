@@ -65,7 +65,7 @@ def test_parts_are_spread_like_the_whole() -> None:
 
 
 def test_gpus_that_are_not_known_are_left_out() -> None:
-    """So are those of a model that is in main memory alone."""
+    """GPUs that are not known, and those of a model in main memory alone, have no row."""
     unknown = estimate_row(with_estimate(), ())
     assert unknown is not None
     assert unknown["gpus"] == {}
@@ -75,6 +75,6 @@ def test_gpus_that_are_not_known_are_left_out() -> None:
 
 
 def test_estimate_without_parts_has_no_row() -> None:
-    """There is none without an estimate, nor for one that an older release made."""
+    """No row is made without an estimate, nor for one that an older release made."""
     assert estimate_row(applied("a"), ()) is None
     assert estimate_row(with_estimate(MemoryParts(), MemoryParts()), ()) is None

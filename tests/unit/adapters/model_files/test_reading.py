@@ -415,7 +415,7 @@ def test_stored_sizes_follow_the_blocks() -> None:
 
 
 def test_draft_model_is_read_with_the_model(tmp_path: Path) -> None:
-    """Its headers come with the model's; one that cannot be read is left out."""
+    """Headers of a draft model come with the model's; one that cannot be read is left out."""
     path = write_gguf(tmp_path / "m.gguf", LLAMA, {"a": (F16, (64,))})
     draft = write_gguf(tmp_path / "d.gguf", LLAMA, {"b": (F16, (32,))})
     found = read_model(ModelReference(model="m", path=str(path), gguf=True, draft=str(draft)))

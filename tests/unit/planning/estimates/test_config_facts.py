@@ -101,7 +101,7 @@ def test_elements_of_a_state(changes: dict[str, object], state: tuple[int, int])
 
 
 def test_language_model_of_a_model_for_images() -> None:
-    """Its dimensions are in an inner table; a word may stand outside."""
+    """The dimensions are in an inner table; a word may stand outside."""
     found = ConfigFacts({"text_config": CONFIG, "model_type": "qwen3_vl", "vision_config": {}})
     assert (found.layers, found.word("model_type"), found.word("none")) == (4, "qwen3_vl", "")
     with pytest.raises(UnknownError, match="num_hidden_layers"):
@@ -263,7 +263,7 @@ def test_least_is_what_every_start_loads(
 
 
 def test_offloaded_weights_are_in_ram() -> None:
-    """They count there, and not on the GPUs."""
+    """Such weights count there, and not on the GPUs."""
     found = estimate("", "cpu_offload_gb = 1\n")
     assert (found.vram.weights_bytes, found.ram.weights_bytes) == (4 * GIB, GIB)
 

@@ -365,7 +365,7 @@ def test_a_header_without_sense_has_no_estimate(
 
 
 def test_an_architecture_that_is_not_known_is_labelled() -> None:
-    """Its cache is guessed by the rules of the others, and never refuses a start."""
+    """The cache of an unknown architecture is guessed by the rules of the others, and never refuses a start."""
     metadata = {k.replace("llama", "foo"): v for k, v in DIMENSIONS.items()}
     metadata |= {"general.architecture": "foo"}
     model = Gguf(metadata=metadata, tensors=TENSORS, file_bytes=1)
