@@ -41,7 +41,7 @@ def shared(image: Image) -> Iterator[Fleet]:
 
 @pytest.fixture
 def fleet(shared: Fleet) -> Iterator[Fleet]:
-    """That box with a serving, and with the gateway's sockets as they were installed."""
+    """Shared box with a serving, and with the gateway's sockets as they were installed."""
     shared.restore("a")
     yield shared
     if (shared.box.root / SETTINGS.lstrip("/")).exists():

@@ -28,7 +28,7 @@ def shared(gpu_image: Image) -> Iterator[Fleet]:
 
 @pytest.fixture
 def fleet(shared: Fleet) -> Fleet:
-    """That box, on which no model runs and none ran before."""
+    """Shared box, on which no model runs and none ran before."""
     shared.restore(None)
     supervisor = "appliance-supervisor.service"
     shared.box.run(f"systemctl stop {supervisor}; rm -rf {NEEDS}; systemctl start {supervisor}")

@@ -40,7 +40,7 @@ def shared(image: Image) -> Iterator[Fleet]:
 
 @pytest.fixture
 def fleet(shared: Fleet) -> Fleet:
-    """That box, a serving."""
+    """Shared box, a serving."""
     shared.restore("a")
     return shared
 

@@ -138,7 +138,7 @@ def slow(image: Image) -> Iterator[Fleet]:
 
 @pytest.fixture
 def fleet(slow: Fleet) -> Fleet:
-    """That box, a serving."""
+    """Shared box, a serving."""
     slow.restore("a")
     return slow
 

@@ -25,7 +25,7 @@ def shared(image: Image) -> Iterator[Fleet]:
 
 @pytest.fixture
 def fleet(shared: Fleet) -> Fleet:
-    """That box, on which no model runs."""
+    """Shared box, on which no model runs."""
     shared.restore(None)
     return shared
 
