@@ -135,7 +135,7 @@ def test_an_argument_of_the_appliance_or_a_key_is_refused(arguments: str) -> Non
 
 @pytest.mark.parametrize("argument", ["--no-warmup", "--seed", "--keep"])
 def test_another_argument_is_accepted(argument: str) -> None:
-    """What no key says may be added."""
+    """Options without a key may be added."""
     assert RULES.refusal(argument) is None
 
 
@@ -170,7 +170,7 @@ def test_another_argument_is_accepted(argument: str) -> None:
     ],
 )
 def test_a_contradiction_is_told(keys: str, text: str) -> None:
-    """What the fork would refuse or silently change is told when the profile is read."""
+    """Values that the fork would refuse or silently change are told when the profile is read."""
     assert text in problem(keys)
 
 

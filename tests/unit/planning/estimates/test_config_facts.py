@@ -263,7 +263,7 @@ def test_least_is_what_every_start_loads(
 
 
 def test_offloaded_weights_are_in_ram() -> None:
-    """Such weights count there, and not on the GPUs."""
+    """Weights in host RAM count there, and not on the GPUs."""
     found = estimate("", "cpu_offload_gb = 1\n")
     assert (found.vram.weights_bytes, found.ram.weights_bytes) == (4 * GIB, GIB)
 
