@@ -1,33 +1,22 @@
 """Five hundred profiles on a real systemd, all of which exclude one another."""
 
-from collections.abc import Iterator
-
 import pytest
 
 from tests.system.fleet import Fleet
-from tests.system.rig import Box, Image
+from tests.system.rig import Box
 
 PROFILES = 500
 """More than a D-Bus connection has match rules for (512) at two a unit."""
 
 
-@pytest.fixture(scope="module")
-def shared(image: Image) -> Iterator[Fleet]:
-    """A box with that many profiles on the CPU, applied."""
-    with Box(image, disk="/var/lib/appliance") as box:
-        fleet = Fleet(box)
-        for number in range(PROFILES):
-            fleet.profile(f"p{number:03d}", 9001 + number)
-        fleet.apply()
-        fleet.keep()
-        yield fleet
-
-
 @pytest.fixture
-def fleet(shared: Fleet) -> Fleet:
-    """Shared box, on which no model runs."""
-    shared.restore(None)
-    return shared
+def fleet(box: Box) -> Fleet:
+    """A box with that many profiles on the CPU, applied."""
+    fleet = Fleet(box)
+    for number in range(PROFILES):
+        fleet.profile(f"p{number:03d}", 9001 + number)
+    fleet.apply()
+    return fleet
 
 
 def test_500_profiles_are_shown_and_switched(fleet: Fleet) -> None:
