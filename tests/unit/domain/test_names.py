@@ -116,3 +116,17 @@ def test_what_runs_before_a_model_imports_little(module: str) -> None:
     rooms = {".".join(name.split(".")[1:3]) for name in loaded if name.startswith("appliance.")}
     assert {room for room in rooms if not room.startswith("launch")} <= _SHARED
     assert not roots & _HEAVY
+
+
+@pytest.mark.parametrize(
+    ("unit", "profile"),
+    [
+        (names.build_unit_of("smol"), "smol"),
+        (names.unit_of("smol"), None),
+        ("appliance-build-smol.socket", None),
+        ("appliance-build-A.service", None),
+    ],
+)
+def test_units_that_ask_for_a_build(unit: str, profile: str | None) -> None:
+    """The unit that asks an engine for its build names the profile, and no other unit does."""
+    assert names.profile_of_build(unit) == profile

@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from appliance.engines.llama_server import RULES
+from appliance.adapters.profile_files.loading import parse_profile
+from appliance.domain.running_facts import Topic
+from appliance.engines.llama_server import ENGINE, RULES
+from tests.fakes.profile_texts import MINIMAL
 from tests.pins.pin_files import load
 
 OLD = {"--direct-io", "--mlock", "--mmap", "--no-direct-io", "--no-mmap"}
@@ -46,3 +49,19 @@ def test_what_we_refuse_is_known() -> None:
     """A refusal is not void because an option was given another name since."""
     options = {o for o in (*RULES.refused, *RULES.keys) if o.startswith("--")} - OLD
     assert not _unknown(options)
+
+
+@pytest.mark.parametrize(
+    ("keys", "layers"),
+    [
+        ("", "all"),
+        ("gpus = []\n", "0"),
+        ('[llama-server]\ngpu_layers = "all"\n', "all"),
+        ("[llama-server]\ngpu_layers = 9\n", "9"),
+    ],
+)
+def test_layers_are_declared(keys: str, layers: str) -> None:
+    """The layers on the GPUs are those of the key, and all where none is set."""
+    profile = parse_profile("x", (MINIMAL["llama-server"] + keys).encode())
+    facts = {fact.topic: fact.text for fact in ENGINE.declared(profile)}
+    assert facts[Topic.GPU_LAYERS] == layers

@@ -324,3 +324,17 @@ def test_texts_of_engines_are_fit_for_messages() -> None:
     (model,) = [f for f in described("llama-server", pages).facts if f.topic is Topic.MODEL]
     assert len(model.text) == 200
     assert model.text.isprintable()
+
+
+def test_lines_of_further_contexts_tell_nothing() -> None:
+    """The contexts of drafts come after the model's own, with lines of the same form."""
+    lines = llama_log(PLAIN)
+    context = "llama_context: constructing llama_context"
+    more = [context, context, "llama_context: n_ctx = 17"]
+    assert values(log("llama-server", [*lines, *more])) == values(log("llama-server", lines))
+
+
+def test_slots_may_be_told_without_their_context() -> None:
+    """Older builds log the number of slots alone."""
+    told = log("llama-server", ["srv    load_model: initializing slots, n_slots = 2"])
+    assert values(told) == {Topic.SLOTS: "2"}

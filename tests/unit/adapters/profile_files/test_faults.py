@@ -52,7 +52,7 @@ COMMAND = 'engine = "command"\nport = 8104\n[command]\nargv = {}\n'
         (VLLM.replace("8101", "70000"), "genesis.toml:4: port is at most 65535, not 70000"),
         (
             VLLM.replace('"vllm"', '"vlm"'),
-            ('genesis.toml:1: engine is "llama-server", "vllm", "sglang", "xllamacpp" or "command", '
+            ('genesis.toml:1: engine is "llama-server", "ik-llama-server", "vllm", "sglang", "xllamacpp" or "command", '
              'not "vlm"; did you mean "vllm"?'),
         ),
         (VLLM + "env = 3\n", "genesis.toml:5: env is a table, not 3"),
