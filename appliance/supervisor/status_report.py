@@ -9,17 +9,19 @@ import appliance
 from appliance.adapters.applied.manifest import EditWatch
 from appliance.domain.operations import Finished, Operation
 from appliance.domain.profile import Catalogue
+from appliance.planning.ledger import Ledger
 from appliance.planning.status.box_status import build_status
 from appliance.planning.status.document import (
     EndedOperationRow,
     GatewayRow,
+    NeedRow,
     OperationRow,
     OperationsSection,
     RecordedOperation,
     VerificationRow,
 )
 from appliance.planning.status.gateway_row import gateway_row
-from appliance.planning.status.memory_rows import memory_row, profile_memory
+from appliance.planning.status.memory_rows import memory_row, need_rows, profile_memory
 from appliance.planning.status.phase_progress import phase_share, usual_phases_s
 from appliance.planning.status.stalls import Stall
 from appliance.planning.switch.phase_deadlines import involved, phase_deadline_s
@@ -72,6 +74,11 @@ class BoxStatus:
         self._edits = EditWatch()
         self._usual: tuple[int, Mapping[str, float]] = (0, {})
         """Number of the operation that ran last, and usual durations of its phases in seconds."""
+        self._needs: Mapping[str, NeedRow] = {}
+        self._needs_catalogue: Catalogue | None = None
+        """Profiles whose needs are known; None: none."""
+        self._needs_key: object = None
+        """What else decides the needs: GPUs, observed peaks, RAM."""
         self._began_s = clock.monotonic_s()
 
     async def document(self, reader: StatusReader = StatusReader.PERSON) -> Mapping[str, Any]:
@@ -117,7 +124,7 @@ class BoxStatus:
             installed=self._files.compared(state.catalogue, state.observed, edited),
             refusals=refusals,
             memory_of=profile_memory(
-                state.catalogue, ledger, self._peaks.peaks(state.catalogue), ram.total_bytes
+                state.catalogue, ledger, self._needs_of(state.catalogue, ledger, ram.total_bytes)
             ),
             gateway=None if figures is None else _gateway_row(figures),
             stalls=self._stalls(),
@@ -127,6 +134,17 @@ class BoxStatus:
         damages = (state.damage, self._gateway_damage())
         document["verdict"]["why"][:0] = [damage for damage in damages if damage is not None]
         return document
+
+    def _needs_of(
+        self, catalogue: Catalogue, ledger: Ledger | None, ram_total_bytes: int
+    ) -> Mapping[str, NeedRow]:
+        """Return the needs of all profiles, made anew once something that decides them has changed."""
+        devices = () if ledger is None else tuple(ledger.gpus.devices)
+        key = (devices, self._peaks.peaks(catalogue), ram_total_bytes)
+        if catalogue is not self._needs_catalogue or key != self._needs_key:
+            self._needs = need_rows(catalogue, *key)
+            self._needs_catalogue, self._needs_key = catalogue, key
+        return self._needs
 
     async def operations(self, most: int) -> OperationsSection:
         """Return the operation that runs, and the newest that are over."""

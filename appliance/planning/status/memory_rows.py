@@ -1,8 +1,8 @@
 """Rows of memory in the status document, from the ledger's last sample."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from appliance.domain.memory import DeviceMemory, GpuMemory, GpuState, HostMemory
+from appliance.domain.memory import DeviceMemory, GpuState, HostMemory
 from appliance.domain.profile import Applied, Catalogue
 from appliance.planning.ledger import Holding, Ledger
 from appliance.planning.memory.peak import ObservedPeak
@@ -31,21 +31,25 @@ def memory_row(ram: HostMemory, ledger: Ledger | None, *, now_s: float) -> Memor
     }
 
 
-def profile_memory(
+def need_rows(
     catalogue: Catalogue,
-    ledger: Ledger | None,
+    devices: Sequence[DeviceMemory],
     peaks: Mapping[str, ObservedPeak],
     ram_total_bytes: int,
+) -> Mapping[str, NeedRow]:
+    """Return by name what each profile needs on these GPUs; of the same arguments it is the same."""
+    return {
+        name: need_row(resolve(applied, peaks.get(name), devices, ram_total_bytes))
+        for name, applied in catalogue.items()
+    }
+
+
+def profile_memory(
+    catalogue: Catalogue, ledger: Ledger | None, needs: Mapping[str, NeedRow]
 ) -> Mapping[str, ProfileMemoryRow]:
     """Return by name what each profile needs and, while it runs, holds."""
-    gpus = GpuMemory() if ledger is None else ledger.gpus
     return {
-        name: _profile_memory(
-            applied,
-            ledger,
-            need_row(resolve(applied, peaks.get(name), gpus.devices, ram_total_bytes)),
-        )
-        for name, applied in catalogue.items()
+        name: _profile_memory(applied, ledger, needs[name]) for name, applied in catalogue.items()
     }
 
 

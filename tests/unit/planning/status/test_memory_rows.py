@@ -16,7 +16,7 @@ from appliance.domain.profile import Need
 from appliance.planning.ledger import Ledger, ledger_of
 from appliance.planning.memory.peak import ObservedPeak
 from appliance.planning.need import need_row, resolve
-from appliance.planning.status.memory_rows import memory_row, profile_memory
+from appliance.planning.status.memory_rows import memory_row, need_rows, profile_memory
 from tests.fakes.profiles import applied, catalogue
 
 GIB = 1 << 30
@@ -105,7 +105,8 @@ def test_row_of_a_profile() -> None:
     peak = ObservedPeak(
         fingerprint=BOX["genesis"].fingerprint, gpus={"GPU-0": 11 * GIB}, ram_bytes=GIB
     )
-    rows = profile_memory(BOX, sample(CARD), {"genesis": peak}, RAM.total_bytes)
+    needs = need_rows(BOX, [CARD], {"genesis": peak}, RAM.total_bytes)
+    rows = profile_memory(BOX, sample(CARD), needs)
     assert rows["genesis"] == {
         "vram_bytes": 11 * GIB,
         "ram_bytes": 3 * GIB,
