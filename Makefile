@@ -10,7 +10,7 @@ LOCKS := scripts/requirements
   bench-headers bench-gateway bench-reload bench-profiles bench-hostile bench-history bench-detector bench-canaries \
   bench-courtesy bench-outbox bench-slowdown bench-life bench-told bench-models bench-hangups bench-dashboards \
   bench-estimates bench-status \
-  check-api check-bench check-clients check-docs check-metrics check-page check-shells fuzz chaos boots engines-vllm \
+  check-api check-bench check-clients check-demo check-docs check-metrics check-page check-shells fuzz chaos boots engines-vllm \
   lock clean
 
 ## check: format, lint, types, import contracts and the fast tests; under a minute
@@ -47,9 +47,11 @@ others: $(VENV)/.complete
 	$(RERUN) $(BIN)/python -m pytest -m "not engines" -- tests $(CORE_TESTS:%=--ignore=%) --ignore=tests/system \
 	  --durations=25
 
+KEPT_DEMO := tests/system/test_kept_demo.py
+
 # Tests on booted machines mostly wait: three at a time, also beside the others, the longest files first.
 boxes: $(VENV)/.complete
-	$(RERUN) $(BIN)/python -m pytest -m "not engines" -- tests/system --numprocesses=3 --dist=loadfile \
+	$(RERUN) $(BIN)/python -m pytest -m "not engines" -- tests/system --ignore=$(KEPT_DEMO) --numprocesses=3 --dist=loadfile \
 	  --no-loadscope-reorder --durations=25
 
 ## structure: modules, lines, names and costs of change, the last line as JSON
@@ -81,6 +83,10 @@ check-bench: $(VENV)/.complete
 ## check-api: the status API against its own OpenAPI document; installs schemathesis in .cache; minutes (root)
 check-api: $(VENV)/.complete
 	$(BIN)/python -m tests.bench.api_check
+
+## check-demo: a demonstration that is kept, entered, rebooted and ended; two minutes (root)
+check-demo: $(VENV)/.complete
+	APPLIANCE_TESTS_REQUIRE_SYSTEM=1 $(BIN)/python -m pytest $(KEPT_DEMO)
 
 ## check-docs: every command of README, tutorial and how-tos on a booted box, its output compared; minutes (root)
 check-docs: $(VENV)/.complete

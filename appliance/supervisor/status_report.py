@@ -78,7 +78,7 @@ class BoxStatus:
         self._needs_catalogue: Catalogue | None = None
         """Profiles whose needs are known; None: none."""
         self._needs_key: object = None
-        """What else decides the needs: GPUs, observed peaks, RAM."""
+        """GPUs, observed peaks and RAM, which decide the needs as well."""
         self._began_s = clock.monotonic_s()
 
     async def document(self, reader: StatusReader = StatusReader.PERSON) -> Mapping[str, Any]:

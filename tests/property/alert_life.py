@@ -21,7 +21,7 @@ from appliance.domain.alerts import (
     SubjectKind,
     TransitionKind,
 )
-from appliance.domain.errors import BadRequestError
+from appliance.domain.errors import NotFoundError
 from appliance.domain.profile import Mark
 from appliance.planning.alerting.book.alert_book import (
     AlertCircumstances,
@@ -112,7 +112,7 @@ class AlertLife:
         alert = f"A{self.rounds.book.next_alert - number}"
         try:
             self.rounds.act(ack(self.rounds.book, alert, "ana", self.rounds.now))
-        except BadRequestError:
+        except NotFoundError:
             return
         self.acked.add(alert)
 

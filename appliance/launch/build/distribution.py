@@ -24,8 +24,8 @@ _MOST_SOURCE_BYTES = 4 << 20
 _LITERAL = re.compile(r"""["'](--[a-z][a-z0-9-]{0,63})["']""", re.ASCII)
 _FIELD = re.compile(r"^    ([a-z][a-z0-9_]{0,63}) ?:", re.ASCII | re.MULTILINE)
 """Field of a dataclass: the engines make options of fields too."""
-_INTERPRETER = re.compile(rb"(?:\A#!|^'''exec' )\s*\"?(/[^\s\"]+/python[0-9.]*)\"?", re.MULTILINE)
-"""First line of a script, or the second where pip found the path too long for the first."""
+_INTERPRETER = re.compile(rb"(?:\A#!|^'''exec' )[ \t]*\"?(/[^\s\"]+)", re.MULTILINE)
+"""First line of a script, or the second where pip found the path too long for the first: its program."""
 
 
 class Distribution:
@@ -66,19 +66,24 @@ class Distribution:
 
 def _interpreter(program: str) -> str:
     """Return the path of the Python that runs a script, or `program` itself; empty: not known."""
-    if os.path.basename(program).startswith("python"):
+    if _is_python(program):
         return program
     try:
         descriptor = os.open(program, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return ""
     try:
-        match = _INTERPRETER.search(os.read(descriptor, _FIRST_BYTES))
+        text = os.read(descriptor, _FIRST_BYTES)
     except OSError:
         return ""
     finally:
         os.close(descriptor)
-    return os.fsdecode(match[1]) if match else ""
+    paths = (os.fsdecode(match[1]) for match in _INTERPRETER.finditer(text))
+    return next((path for path in paths if _is_python(path)), "")
+
+
+def _is_python(path: str) -> bool:
+    return os.path.basename(path).startswith("python")
 
 
 def _metadata(interpreter: str, name: str) -> Iterator[str]:

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from appliance.domain.alerts import AlertRule, Severity, Subject, SubjectKind, TransitionKind
-from appliance.domain.errors import BadRequestError, StoreError
+from appliance.domain.errors import NotFoundError, StoreError
 from appliance.domain.targets import TargetStanding
 from appliance.health.watching.watchdog_loop import LOOK_EVERY_S, Watchdog
 from appliance.planning.alerting.book.alert_book import (
@@ -247,7 +247,7 @@ async def test_a_change_that_is_refused_changes_nothing() -> None:
     """The error of an action is the caller's, and the loop goes on."""
     box = Watched()
     async with box.running() as watchdog:
-        with pytest.raises(BadRequestError):
+        with pytest.raises(NotFoundError):
             await watchdog.change(act_on_supervisor("ack"))
         await advance(20)
         assert box.turns == 3

@@ -120,6 +120,6 @@ def test_row_of_a_profile_that_does_not_run() -> None:
     """A profile that does not run holds nothing that is known, and still has its declared need."""
     idle = ledger_of(GpuMemory(), {}, now_unix_s=5.0, now_s=3.0)
     for ledger in (None, idle):
-        row = profile_memory(BOX, ledger, {}, 0)["genesis"]
+        row = profile_memory(BOX, ledger, need_rows(BOX, (), {}, 0))["genesis"]
         assert (row["vram_bytes"], row["ram_bytes"]) == (None, None)
         assert row["need"] == need_row(resolve(BOX["genesis"], None, ()))
