@@ -18,7 +18,7 @@ from typing import Annotated, Final, Literal, get_args
 
 from appliance.domain.profile_values import KvCache
 from appliance.domain.running_facts import DeclaredFact, Topic
-from appliance.domain.spec import Problem, Profile, Speculative, Where
+from appliance.domain.spec import Problem, Profile, Speculative
 from appliance.domain.value_types import (
     AbsolutePath,
     Count,
@@ -56,7 +56,7 @@ from appliance.engines.shared.engine import (
     Task,
     options_of,
 )
-from appliance.engines.shared.llama_cpp_options import LlamaCppOptions
+from appliance.engines.shared.llama_cpp_options import LlamaCppOptions, cache_type_problems
 from appliance.engines.shared.llama_cpp_values import OnOffAuto
 from appliance.engines.shared.option_table import (
     FlagForm,
@@ -574,19 +574,13 @@ def _common_problems(profile: Profile) -> Iterator[Problem]:
     if hf_repository(profile.model) is not None:
         text = "ik_llama.cpp would download a repository at each start: name the file of the model"
         yield Problem(where=("model",), text=text)
-    yield from _kv_problems(profile.kv, ("kv",))
+    yield from cache_type_problems(profile.kv, ("kv",), KV_TYPES, "ik_llama.cpp")
     if profile.speculative is not None:
-        yield from _kv_problems(profile.speculative.kv, ("speculative", "kv"))
+        where = ("speculative", "kv")
+        yield from cache_type_problems(profile.speculative.kv, where, KV_TYPES, "ik_llama.cpp")
         if hf_repository(profile.speculative.model or "") is not None:
             text = "ik_llama.cpp reads draft models from files: name the file"
             yield Problem(where=("speculative", "model"), text=text)
-
-
-def _kv_problems(kv: KvCache | None, where: Where) -> Iterator[Problem]:
-    sides = () if kv is None else (kv.k, kv.v)
-    for side in [side for side in sides if side not in KV_TYPES][:1]:
-        text = f'kv "{side}" is unknown to ik_llama.cpp: use one of {", ".join(KV_TYPES)}'
-        yield Problem(where=where, text=text)
 
 
 def _chain_problems(speculative: Speculative | None) -> Iterator[Problem]:

@@ -12,7 +12,7 @@ from typing import Annotated, Final, Literal
 from appliance.domain.engine_build import HELP_QUESTION
 from appliance.domain.profile_values import KvCache
 from appliance.domain.running_facts import DeclaredFact, Topic
-from appliance.domain.spec import Problem, Profile, Speculative, Where
+from appliance.domain.spec import Problem, Profile, Speculative
 from appliance.domain.spelling import either
 from appliance.domain.value_types import Doc, FullText, Range, Word
 from appliance.engines.shared import llama_cpp_report, llama_cpp_server
@@ -42,7 +42,7 @@ from appliance.engines.shared.engine import (
     Task,
     options_of,
 )
-from appliance.engines.shared.llama_cpp_options import LlamaCppOptions
+from appliance.engines.shared.llama_cpp_options import LlamaCppOptions, cache_type_problems
 from appliance.engines.shared.llama_cpp_values import Cpus, LayerCount, cpu_mask, cpus_in_mask
 from appliance.engines.shared.option_table import (
     FlagForm,
@@ -539,21 +539,15 @@ def _common_problems(profile: Profile) -> Iterator[Problem]:
     if profile.tool_parser is not None:
         text = "llama-server reads tool calls by the model's own template: remove tool_parser"
         yield Problem(where=("tool_parser",), text=text)
-    yield from _kv_problems(profile.kv, ("kv",))
+    yield from cache_type_problems(profile.kv, ("kv",), KV_TYPES, "llama-server")
     if profile.speculative is not None:
-        yield from _kv_problems(profile.speculative.kv, ("speculative", "kv"))
+        where = ("speculative", "kv")
+        yield from cache_type_problems(profile.speculative.kv, where, KV_TYPES, "llama-server")
     yield from draft_problems(profile, METHODS, keys=_DRAFT_KEYS, several=True)
     socket = profile.endpoint.socket
     if socket is not None and not socket.endswith(".sock"):
         text = "llama-server takes an address for a socket only if the address ends in .sock"
         yield Problem(where=("socket",), text=text)
-
-
-def _kv_problems(kv: KvCache | None, where: Where) -> Iterator[Problem]:
-    sides = () if kv is None else (kv.k, kv.v)
-    for side in [side for side in sides if side not in KV_TYPES][:1]:
-        text = f'kv "{side}" is unknown to llama-server: use one of {", ".join(KV_TYPES)}'
-        yield Problem(where=where, text=text)
 
 
 def _table_problems(profile: Profile, options: LlamaServerOptions) -> Iterator[Problem]:
