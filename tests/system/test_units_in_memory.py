@@ -47,6 +47,19 @@ def test_a_look_at_profiles_loads_none_of_their_units(fleet: Fleet) -> None:
     fleet.switch("c")
 
 
+def test_looks_change_nothing_that_systemd_signals(fleet: Fleet) -> None:
+    """The unit of `run` stays in memory, also where the supervisor began before polkit allowed it.
+
+    A look that loads it makes systemd signal a change, and a status after a change looks again.
+    """
+    fleet.switch("a")
+    listed = "systemctl list-units --all --plain --no-legend appliance-run.service"
+    for _ in range(2):
+        fleet.status()
+        fleet.box.wait_for(f"{listed} | grep -q loaded")
+        fleet.box.run("systemctl daemon-reload")
+
+
 def test_a_unit_without_a_file_is_missing_though_systemd_does_not_know_it(fleet: Fleet) -> None:
     """A unit file that somebody removed is found missing, and a switch to it is refused."""
     fleet.box.run(f"rm /etc/systemd/system/{_A} && systemctl daemon-reload")

@@ -61,7 +61,8 @@ _TIMES: Final = (
     *("ActiveExitTimestampMonotonic", _STARTED),
     *("InactiveEnterTimestampMonotonic", "StateChangeTimestampMonotonic", _STALE),
 )
-_SYSTEM: Final = (HOLD_UNIT, RUN_UNIT, _SHUTDOWN)
+_OPERATORS: Final = (HOLD_UNIT, RUN_UNIT)
+_SYSTEM: Final = (*_OPERATORS, _SHUTDOWN)
 _BACKENDS: Final = unit_of("*")
 _ABSENT: Final = "not-found"
 _AT_REST: Final = frozenset({ActiveState.INACTIVE, ActiveState.ACTIVE})
@@ -104,8 +105,6 @@ class SystemdUnits:
             raise UnitError(f"cannot talk to systemd: {error}") from error
         self._boot_id = "-".join(str(booted[name]) for name in times)
         self._watch(_SYSTEM)
-        for unit in (HOLD_UNIT, RUN_UNIT):
-            self._pin_soon(unit)
         return self
 
     async def __aexit__(
@@ -235,12 +234,20 @@ class SystemdUnits:
     # --- units that systemd keeps in memory -------------------------------------------
 
     def _keep(self, rows: Mapping[str, Sequence[Any]]) -> None:
-        """Pin units in use, at each observation until polkit allows it; unpin removed ones."""
+        """Pin hold, run and units in use, at each observation until polkit allows it; unpin removed ones.
+
+        Before the first `appliance apply` polkit allows none. A look loads hold and run where they are
+        not pinned, which systemd signals as a change of what they conflict with: no look would hold.
+        """
         for unit, (_name, _text, load, active, _sub, _following, _path, job_id, *_) in rows.items():
-            if unit != _SHUTDOWN and (active != ActiveState.INACTIVE or job_id):
+            if unit == _SHUTDOWN:
+                continue
+            if active != ActiveState.INACTIVE or job_id:
                 self._pin_soon(unit)
             elif load == _ABSENT:
                 self._pin_soon(unit, pinned=False)
+            elif unit in _OPERATORS:
+                self._pin_soon(unit)
 
     def _pin_soon(self, unit: str, *, pinned: bool = True) -> None:
         if (unit in self._pinned) != pinned:
