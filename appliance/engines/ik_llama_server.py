@@ -13,10 +13,9 @@ of that commit has them. Where it differs from llama.cpp's server:
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Final, Literal, get_args
 
-from appliance.domain.profile_values import KvCache
 from appliance.domain.running_facts import DeclaredFact, Topic
 from appliance.domain.spec import Problem, Profile, Speculative
 from appliance.domain.value_types import (
@@ -47,16 +46,20 @@ from appliance.engines.shared.drafting import (
     used_methods,
 )
 from appliance.engines.shared.engine import (
-    DraftLoading,
     Engine,
     Invocation,
     InvocationContext,
-    LlamaCppLoading,
     MemoryUse,
     Task,
     options_of,
 )
-from appliance.engines.shared.llama_cpp_options import LlamaCppOptions, cache_type_problems
+from appliance.engines.shared.llama_cpp_loading import gpu_split, shared_loading
+from appliance.engines.shared.llama_cpp_options import LlamaCppOptions
+from appliance.engines.shared.llama_cpp_problems import (
+    Rule,
+    cache_type_problems,
+    option_problems,
+)
 from appliance.engines.shared.llama_cpp_values import OnOffAuto
 from appliance.engines.shared.option_table import (
     FlagForm,
@@ -73,9 +76,6 @@ CacheType = Literal[
 KV_TYPES: Final = get_args(CacheType)
 _ALL_LAYERS: Final = 999
 """Number of layers by which the fork says all of them."""
-_DEFAULT_BATCH: Final = 2048
-_CHECKPOINTS: Final = 32
-"""Most checkpoints of a request, where nothing is said (``gpt_params::ctx_checkpoints_n``)."""
 _UNCERTAIN: Final = (
     *("--override-kv", "-okv"),
     *("--cache-type-k-", "--cache-type-v-", "-ctk-", "-ctv-"),
@@ -562,7 +562,7 @@ def _problems(profile: Profile) -> Iterator[Problem]:
     yield from _common_problems(profile)
     yield from draft_problems(profile, METHODS, keys=_DRAFT_KEYS, several=True)
     yield from _chain_problems(profile.speculative)
-    yield from _table_problems(profile, options)
+    yield from option_problems(profile, options, _own_rules(profile, options))
 
 
 def _common_problems(profile: Profile) -> Iterator[Problem]:
@@ -594,102 +594,34 @@ def _chain_problems(speculative: Speculative | None) -> Iterator[Problem]:
         yield Problem(where=("speculative", "method"), text=text)
 
 
-def _table_problems(profile: Profile, options: IkLlamaServerOptions) -> Iterator[Problem]:
-    batch = options.batch or _DEFAULT_BATCH
-    for key, wrong, text in (
-        (
-            "ubatch",
-            (options.ubatch or 0) > batch,
-            f"ubatch {options.ubatch} is above batch {batch}, which would clamp it: raise batch",
-        ),
-        (
-            "gpu_layers",
-            profile.gpus == () and options.gpu_layers not in {None, 0},
-            "this profile claims no GPU: set gpus, or remove gpu_layers",
-        ),
-        (
-            "cpu_experts",
-            profile.gpus == () and bool(options.cpu_experts),
-            "without GPUs all experts are in host RAM: remove cpu_experts",
-        ),
-        (
-            "n_cpu_moe",
-            options.n_cpu_moe is not None and bool(options.cpu_experts),
-            "cpu_experts names layers too: keep one of the two",
-        ),
-        (
-            "main_gpu",
-            profile.gpus != "all" and (options.main_gpu or 0) >= max(1, len(profile.gpus)),
-            "main_gpu counts the claimed GPUs from 0, and there are fewer",
-        ),
-        (
-            "split_mode",
-            options.split_mode == "graph" and profile.gpus != "all" and len(profile.gpus) < 2,  # noqa: PLR2004
-            '"graph" needs two GPUs, and fewer are claimed',
-        ),
-        (
-            "mmap",
-            options.run_time_repack and options.mmap is True,
-            "run_time_repack reads the weights into RAM: keep one of the two",
-        ),
-        (
-            "smart_expert_reduction",
-            len(options.smart_expert_reduction) == 1,
-            "two numbers are needed: experts and a share, such as [6, 1]",
-        ),
-        (
-            "chat_template_kwargs",
-            profile.thinking is not None and "enable_thinking" in options.chat_template_kwargs,
-            "enable_thinking is what the key thinking says: keep one of the two",
-        ),
-    ):
-        if wrong:
-            yield Problem(where=("ik-llama-server", key), text=text)
+def _own_rules(profile: Profile, options: IkLlamaServerOptions) -> Iterator[Rule]:
+    yield (
+        "split_mode",
+        options.split_mode == "graph" and profile.gpus != "all" and len(profile.gpus) < 2,  # noqa: PLR2004
+        '"graph" needs two GPUs, and fewer are claimed',
+    )
+    yield (
+        "mmap",
+        options.run_time_repack and options.mmap is True,
+        "run_time_repack reads the weights into RAM: keep one of the two",
+    )
+    yield (
+        "smart_expert_reduction",
+        len(options.smart_expert_reduction) == 1,
+        "two numbers are needed: experts and a share, such as [6, 1]",
+    )
 
 
 def _memory(profile: Profile) -> MemoryUse:
     options = options_of(IkLlamaServerOptions, profile)
-    split = options.tensor_split if any(options.tensor_split) else ()
-    if options.split_mode == "none":
-        split = (1.0,)
     return MemoryUse(
-        gpu_split=() if profile.gpus == () else split,
+        gpu_split=gpu_split(profile, options, options.split_mode),
         locks_memory=options.mlock,
-        loading=LlamaCppLoading(
-            projector=options.mmproj,
-            gpu_layers=options.gpu_layers,
-            cpu_experts=tuple(range(options.n_cpu_moe or 0)) or options.cpu_experts,
-            overrides=options.override_tensor,
-            projector_in_ram=options.mmproj_offload is False,
-            cache_in_ram=options.kv_offload is False,
+        loading=replace(
+            shared_loading(profile, options, METHODS, uncertain=_UNCERTAIN),
             split_mode=options.split_mode,
-            tensor_split=options.tensor_split,
             full_windows=not options.swa_compress,
-            checkpoints=_CHECKPOINTS
-            if options.ctx_checkpoints is None
-            else options.ctx_checkpoints,
-            certain=not any(a.startswith(_UNCERTAIN) for a in profile.extra_args),
-            batch=options.batch,
-            ubatch=options.ubatch,
-            flash_attn=options.flash_attn,
-            draft=_draft(profile.speculative),
         ),
-    )
-
-
-def _draft(speculative: Speculative | None) -> DraftLoading | None:
-    """Return how drafts are made by a model; None: there are none, or n-grams make them."""
-    used = () if speculative is None else used_methods(speculative, METHODS)
-    if speculative is None or all(method.model == "none" for method in used):
-        return None
-    kv = speculative.kv or KvCache(k="f16", v="f16")
-    return DraftLoading(
-        tokens=speculative.tokens or 0,
-        own_layers=METHODS["mtp"] in used,
-        model=speculative.model,
-        gpu_layers=speculative.gpu_layers,
-        key_type=kv.k,
-        value_type=kv.v,
     )
 
 

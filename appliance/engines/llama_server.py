@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Final, Literal
 
 from appliance.domain.engine_build import HELP_QUESTION
-from appliance.domain.profile_values import KvCache
 from appliance.domain.running_facts import DeclaredFact, Topic
 from appliance.domain.spec import Problem, Profile, Speculative
 from appliance.domain.spelling import either
@@ -31,18 +30,22 @@ from appliance.engines.shared.drafting import (
     used_methods,
 )
 from appliance.engines.shared.engine import (
-    DraftLoading,
     Engine,
     Invocation,
     InvocationContext,
     KvCachePage,
-    LlamaCppLoading,
     LogPrefixes,
     MemoryUse,
     Task,
     options_of,
 )
-from appliance.engines.shared.llama_cpp_options import LlamaCppOptions, cache_type_problems
+from appliance.engines.shared.llama_cpp_loading import gpu_split, shared_loading
+from appliance.engines.shared.llama_cpp_options import LlamaCppOptions
+from appliance.engines.shared.llama_cpp_problems import (
+    Rule,
+    cache_type_problems,
+    option_problems,
+)
 from appliance.engines.shared.llama_cpp_values import Cpus, LayerCount, cpu_mask, cpus_in_mask
 from appliance.engines.shared.option_table import (
     FlagForm,
@@ -60,9 +63,6 @@ from appliance.engines.shared.rendering import (
 )
 
 KV_TYPES: Final = ("f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl")
-_DEFAULT_BATCH: Final = 2048
-_CHECKPOINTS: Final = 32
-"""Most checkpoints of a request, where nothing is said (``common_params::n_ctx_checkpoints``)."""
 _UNCERTAIN: Final = ("--override-kv", "--kv-unified-per-slot")
 """Options that may change the cache in ways that the estimate does not follow."""
 _DRAFT_KEYS: Final = frozenset({"min_tokens", "min_probability", "gpu_layers", "device", "kv"})
@@ -531,8 +531,7 @@ def _problems(profile: Profile) -> Iterator[Problem]:
     options = options_of(LlamaServerOptions, profile)
     yield from why.argument_problems(profile, RULES)
     yield from _common_problems(profile)
-    yield from _table_problems(profile, options)
-    yield from _contradictions(profile, options)
+    yield from option_problems(profile, options, _own_rules(profile, options))
 
 
 def _common_problems(profile: Profile) -> Iterator[Problem]:
@@ -550,101 +549,34 @@ def _common_problems(profile: Profile) -> Iterator[Problem]:
         yield Problem(where=("socket",), text=text)
 
 
-def _table_problems(profile: Profile, options: LlamaServerOptions) -> Iterator[Problem]:
-    batch = options.batch or _DEFAULT_BATCH
-    if options.ubatch is not None and options.ubatch > batch:
-        text = f"ubatch {options.ubatch} is above batch {batch}, which would clamp it: raise batch"
-        yield Problem(where=("llama-server", "ubatch"), text=text)
-    if profile.gpus == () and options.gpu_layers not in {None, 0}:
-        text = "this profile claims no GPU: set gpus, or remove gpu_layers"
-        yield Problem(where=("llama-server", "gpu_layers"), text=text)
-    if profile.gpus == () and options.cpu_experts:
-        text = "without GPUs all experts are in host RAM: remove cpu_experts"
-        yield Problem(where=("llama-server", "cpu_experts"), text=text)
-    if options.kv_unified and profile.parallel in {None, 1}:
-        text = "one request at a time shares no cache: set parallel, or remove kv_unified"
-        yield Problem(where=("llama-server", "kv_unified"), text=text)
-
-
-def _contradictions(profile: Profile, options: LlamaServerOptions) -> Iterator[Problem]:
-    for key, wrong, text in (
-        (
-            "mlock",
-            options.mlock and options.load_mode not in {None, "mmap+mlock"},
-            f'load_mode is "{options.load_mode}": keep one of the two',
-        ),
-        (
-            "n_cpu_moe",
-            options.n_cpu_moe is not None and bool(options.cpu_experts),
-            "cpu_experts names layers too: keep one of the two",
-        ),
-        (
-            "main_gpu",
-            profile.gpus != "all" and (options.main_gpu or 0) >= max(1, len(profile.gpus)),
-            "main_gpu counts the claimed GPUs from 0, and there are fewer",
-        ),
-        (
-            "chat_template_kwargs",
-            profile.thinking is not None and "enable_thinking" in options.chat_template_kwargs,
-            "enable_thinking is what the key thinking says: keep one of the two",
-        ),
-    ):
-        if wrong:
-            yield Problem(where=("llama-server", key), text=text)
+def _own_rules(profile: Profile, options: LlamaServerOptions) -> Iterator[Rule]:
+    yield (
+        "kv_unified",
+        options.kv_unified and profile.parallel in {None, 1},
+        "one request at a time shares no cache: set parallel, or remove kv_unified",
+    )
+    yield (
+        "mlock",
+        options.mlock and options.load_mode not in {None, "mmap+mlock"},
+        f'load_mode is "{options.load_mode}": keep one of the two',
+    )
 
 
 def _memory(profile: Profile) -> MemoryUse:
     options = options_of(LlamaServerOptions, profile)
-    # llama.cpp takes a split of nothing but zeros for no split at all.
-    split = options.tensor_split if any(options.tensor_split) else ()
-    if options.split_mode == "none":
-        split = (1.0,)
     return MemoryUse(
-        gpu_split=() if profile.gpus == () else split,
+        gpu_split=gpu_split(profile, options, options.split_mode),
         shares_cache=options.kv_unified,
         locks_memory=options.mlock or options.load_mode in {"mlock", "mmap+mlock"},
-        loading=LlamaCppLoading(
-            projector=options.mmproj,
+        loading=replace(
+            shared_loading(profile, options, METHODS, uncertain=_UNCERTAIN),
             brings_projector=_brings_projector(profile, options),
-            projector_in_ram=options.mmproj_offload is False,
-            gpu_layers=options.gpu_layers,
-            cpu_experts=tuple(range(options.n_cpu_moe or 0)) or options.cpu_experts,
             cpu_ffn=options.n_cpu_ffn or 0,
-            overrides=options.override_tensor,
-            cache_in_ram=options.kv_offload is False,
             expert_cache_mib=options.expert_cache_mib or 0,
             split_mode=options.split_mode,
-            tensor_split=options.tensor_split,
             kv_unified=options.kv_unified,
             full_windows=options.swa_full,
-            checkpoints=_CHECKPOINTS
-            if options.ctx_checkpoints is None
-            else options.ctx_checkpoints,
-            certain=not any(a.startswith(_UNCERTAIN) for a in profile.extra_args),
-            batch=options.batch,
-            ubatch=options.ubatch,
-            flash_attn=options.flash_attn,
-            draft=_draft(profile),
         ),
-    )
-
-
-def _draft(profile: Profile) -> DraftLoading | None:
-    """Return how drafts are made by a model; None: there are none, or n-grams make them."""
-    speculative = profile.speculative
-    if speculative is None:
-        return None
-    drafting = [m for m in used_methods(speculative, METHODS) if m.model != "none"]
-    if not drafting:
-        return None
-    kv = speculative.kv or KvCache(k="f16", v="f16")
-    return DraftLoading(
-        tokens=speculative.tokens or 0,
-        own_layers=METHODS["mtp"] in drafting,
-        model=speculative.model,
-        gpu_layers=speculative.gpu_layers,
-        key_type=kv.k,
-        value_type=kv.v,
     )
 
 

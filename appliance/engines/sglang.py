@@ -2,8 +2,9 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Annotated, Final, Literal
 
 from appliance.domain.engine_build import distribution_question
@@ -49,6 +50,7 @@ from appliance.engines.shared.option_table import (
 from appliance.engines.shared.probing import Probing, VersionPage
 from appliance.engines.shared.pytorch import (
     architecture_task,
+    budget_parameters,
     budget_problems,
     chat_template_kwargs,
     enough_gpus,
@@ -436,12 +438,6 @@ def _reasons(profile: Profile) -> bool | None:
     return None if options_of(SglangOptions, profile).reasoning_parser is None else True
 
 
-def _thinking_parameters(profile: Profile) -> Mapping[str, object]:
-    """Return the budget of thinking, which SGLang takes from requests alone."""
-    budget = None if profile.thinking is None else profile.thinking.budget_tokens
-    return {} if budget is None else {"custom_params.thinking_budget": budget}
-
-
 def _declared(profile: Profile) -> Iterator[DeclaredFact]:
     options = options_of(SglangOptions, profile)
     yield from common_facts(
@@ -515,7 +511,7 @@ ENGINE: Final = Engine(
     refused_variable_families={"SGLANG_GRPC_": why.LISTENER},
     tools=parses_tools,
     reasoning=_reasons,
-    thinking_parameters=_thinking_parameters,
+    thinking_parameters=partial(budget_parameters, name="custom_params.thinking_budget"),
     declared=_declared,
     self_report=SelfReport(pages=(MODEL_LIST, ReportPage(path="/server_info", read=_server_info))),
     metrics=Metrics(

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import zip_longest
 from typing import Annotated, Final, Literal
 
@@ -53,6 +54,7 @@ from appliance.engines.shared.option_table import (
 from appliance.engines.shared.probing import Probing, VersionPage
 from appliance.engines.shared.pytorch import (
     architecture_task,
+    budget_parameters,
     budget_problems,
     chat_template_kwargs,
     enough_gpus,
@@ -595,12 +597,6 @@ def _reasons(profile: Profile) -> bool | None:
     return None if options_of(VllmOptions, profile).reasoning_parser is None else True
 
 
-def _thinking_parameters(profile: Profile) -> Mapping[str, object]:
-    """Return the budget of thinking, which vLLM takes from requests alone (SamplingParams)."""
-    budget = None if profile.thinking is None else profile.thinking.budget_tokens
-    return {} if budget is None else {"thinking_token_budget": budget}
-
-
 def _declared(profile: Profile) -> Iterator[DeclaredFact]:
     options = options_of(VllmOptions, profile)
     yield from common_facts(
@@ -733,7 +729,7 @@ ENGINE: Final = Engine(
     },
     tools=parses_tools,
     reasoning=_reasons,
-    thinking_parameters=_thinking_parameters,
+    thinking_parameters=partial(budget_parameters, name="thinking_token_budget"),
     declared=_declared,
     self_report=SelfReport(
         pages=(MODEL_LIST, ReportPage(path="/metrics", read=_metrics_page)), log=_log_facts

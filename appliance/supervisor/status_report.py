@@ -2,14 +2,15 @@
 
 import asyncio
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import appliance
 from appliance.adapters.applied.manifest import EditWatch
+from appliance.domain.memory import DeviceMemory
 from appliance.domain.operations import Finished, Operation
 from appliance.domain.profile import Catalogue
-from appliance.planning.ledger import Ledger
+from appliance.planning.memory.peak import ObservedPeak
 from appliance.planning.status.box_status import build_status
 from appliance.planning.status.document import (
     EndedOperationRow,
@@ -36,6 +37,29 @@ from appliance.supervisor.unit_memory import StatusReader
 
 _MOST_LIKE: Final = 100
 """Operations among which those are that tell how long a phase usually takes, the newest."""
+
+
+class _NeedCache:
+    """Cache of the needs of all profiles, made anew once something that decides them has changed."""
+
+    def __init__(self) -> None:
+        self._catalogue: Catalogue | None = None
+        self._figures: tuple[object, ...] = ()
+        self._rows: Mapping[str, NeedRow] = {}
+
+    def rows(
+        self,
+        catalogue: Catalogue,
+        devices: Sequence[DeviceMemory],
+        peaks: Mapping[str, ObservedPeak],
+        ram_total_bytes: int,
+    ) -> Mapping[str, NeedRow]:
+        """Return what `need_rows` returns of the same arguments."""
+        figures = (devices, peaks, ram_total_bytes)
+        if catalogue is not self._catalogue or figures != self._figures:
+            self._rows = need_rows(catalogue, *figures)
+            self._catalogue, self._figures = catalogue, figures
+        return self._rows
 
 
 class BoxStatus:
@@ -74,11 +98,7 @@ class BoxStatus:
         self._edits = EditWatch()
         self._usual: tuple[int, Mapping[str, float]] = (0, {})
         """Number of the operation that ran last, and usual durations of its phases in seconds."""
-        self._needs: Mapping[str, NeedRow] = {}
-        self._needs_catalogue: Catalogue | None = None
-        """Profiles whose needs are known; None: none."""
-        self._needs_key: object = None
-        """GPUs, observed peaks and RAM, which decide the needs as well."""
+        self._needs = _NeedCache()
         self._began_s = clock.monotonic_s()
 
     async def document(self, reader: StatusReader = StatusReader.PERSON) -> Mapping[str, Any]:
@@ -104,6 +124,9 @@ class BoxStatus:
             usual = await self._usual_phases(state.running.operation)
             running = _running(state.running, state.catalogue, usual, now_s)
         edited = self._edits.edited(state.catalogue)
+        devices = () if ledger is None else tuple(ledger.gpus.devices)
+        peaks = self._peaks.peaks(state.catalogue)
+        needs = self._needs.rows(state.catalogue, devices, peaks, ram.total_bytes)
         document = build_status(
             catalogue=state.catalogue,
             observed=state.observed,
@@ -123,9 +146,7 @@ class BoxStatus:
             edited=edited,
             installed=self._files.compared(state.catalogue, state.observed, edited),
             refusals=refusals,
-            memory_of=profile_memory(
-                state.catalogue, ledger, self._needs_of(state.catalogue, ledger, ram.total_bytes)
-            ),
+            memory_of=profile_memory(state.catalogue, ledger, needs),
             gateway=None if figures is None else _gateway_row(figures),
             stalls=self._stalls(),
             verifications=self._verifications(),
@@ -134,17 +155,6 @@ class BoxStatus:
         damages = (state.damage, self._gateway_damage())
         document["verdict"]["why"][:0] = [damage for damage in damages if damage is not None]
         return document
-
-    def _needs_of(
-        self, catalogue: Catalogue, ledger: Ledger | None, ram_total_bytes: int
-    ) -> Mapping[str, NeedRow]:
-        """Return the needs of all profiles, made anew once something that decides them has changed."""
-        devices = () if ledger is None else tuple(ledger.gpus.devices)
-        key = (devices, self._peaks.peaks(catalogue), ram_total_bytes)
-        if catalogue is not self._needs_catalogue or key != self._needs_key:
-            self._needs = need_rows(catalogue, *key)
-            self._needs_catalogue, self._needs_key = catalogue, key
-        return self._needs
 
     async def operations(self, most: int) -> OperationsSection:
         """Return the operation that runs, and the newest that are over."""

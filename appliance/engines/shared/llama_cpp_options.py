@@ -1,11 +1,10 @@
 """Options that the servers of llama.cpp and of its forks have in common: keys, flags and types."""
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
-from appliance.domain.profile_values import JsonTable, KvCache, Layers
-from appliance.domain.spec import EngineOptions, Problem, Where
+from appliance.domain.profile_values import JsonTable, Layers
+from appliance.domain.spec import EngineOptions
 from appliance.domain.value_types import (
     AbsolutePath,
     Count,
@@ -162,20 +161,3 @@ class LlamaCppOptions(EngineOptions):
         Doc("where thinking is in an answer; `none`: in its text"),
         flag("--reasoning-format"),
     ] = None
-
-
-def cache_type_problems(
-    kv: KvCache | None, where: Where, types: Sequence[str], server: str
-) -> Iterator[Problem]:
-    """Find a type of the cache that a server of llama.cpp does not have.
-
-    Args:
-        kv: Types of keys and values; None: the server's own.
-        where: Place of the key in a file.
-        types: Types that the server has.
-        server: Name of the server, for people.
-    """
-    sides = () if kv is None else (kv.k, kv.v)
-    for side in [side for side in sides if side not in types][:1]:
-        text = f'kv "{side}" is unknown to {server}: use one of {", ".join(types)}'
-        yield Problem(where=where, text=text)

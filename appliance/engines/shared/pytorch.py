@@ -109,6 +109,12 @@ def budget_problems(profile: Profile, reasoning_parser: str | None) -> Iterator[
         yield Problem(where=("thinking",), text=text)
 
 
+def budget_parameters(profile: Profile, *, name: str) -> Mapping[str, object]:
+    """Return the budget of thinking as the request parameter `name`: no option of the engine sets it."""
+    budget = None if profile.thinking is None else profile.thinking.budget_tokens
+    return {} if budget is None else {name: budget}
+
+
 def chat_template_kwargs(profile: Profile, written: Mapping[str, object]) -> Mapping[str, object]:
     """Return the variables of the chat template: those that are `written`, and ``thinking``."""
     thinking = {} if profile.thinking is None else {_THINKING_VARIABLE: profile.thinking.on}
