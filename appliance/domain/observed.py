@@ -102,6 +102,9 @@ class ObservedUnit:
         )
 
 
+_NOT_INSTALLED: Final = ObservedUnit(loaded=False)
+
+
 def stopped_at(
     *, active_exit_s: float, inactive_exit_s: float, main_exit_s: float, changed_s: float
 ) -> float:
@@ -143,7 +146,7 @@ class Observed:
 
     def unit(self, name: str) -> ObservedUnit:
         """Return the unit of profile `name`; an inactive unit when systemd does not know it."""
-        return self.units.get(name, ObservedUnit(loaded=False))
+        return self.units.get(name, _NOT_INSTALLED)
 
     def busy(self) -> tuple[str, ...]:
         """Return the profiles whose unit runs, starts or stops, sorted."""
