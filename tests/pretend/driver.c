@@ -22,6 +22,8 @@
  *   sm_clock= memory_clock= power_mw= temperature= throttle= pcie_width= pcie_generation=
  *   energy_mj= busy= memory_busy= ecc_uncorrected= remap_pending= remap_failed=
  *   recovery_action=     state beside the memory; a key that is missing is not supported
+ *   capability=MAJOR.MINOR   compute capability, 12.0 for instance
+ *   nvlinks=N            links that are up; missing: the device has none
  *   xids=48,79           XID errors so far: what is appended is told to every event set once
  *   ghosts=1             dead processes stay listed while their bytes are in use
  *   handle=CODE lost=1 mig=1 numa=NODE uuid= name= release_ms= fail.FUNCTION=
@@ -289,6 +291,32 @@ int nvmlDeviceGetCurrentClocksEventReasons(Device device, uint64_t *reasons)
     return large_feature(__func__, device, "throttle", reasons);
 }
 #endif
+
+/* --- kind ------------------------------------------------------------------------------------ */
+
+int nvmlDeviceGetCudaComputeCapability(Device device, int *major, int *minor)
+{
+    struct state state;
+    char value[16];
+    int refused = enter_device(__func__, device, &state);
+
+    *major = *minor = 0;
+    if (refused)
+        return refused;
+    if (!device_text(&state, (unsigned)device - 1, "capability", value, sizeof value))
+        return NOT_SUPPORTED;
+    return sscanf(value, "%d.%d", major, minor) == 2 ? SUCCESS : NOT_SUPPORTED;
+}
+
+/* The links of a device are all up; one that it does not have is an invalid argument. */
+int nvmlDeviceGetNvLinkState(Device device, unsigned link, unsigned *enabled)
+{
+    unsigned links = 0;
+    int refused = feature(__func__, device, "nvlinks", &links);
+
+    *enabled = 1;
+    return refused ? refused : link < links ? SUCCESS : INVALID_ARGUMENT;
+}
 
 /* --- health ---------------------------------------------------------------------------------- */
 

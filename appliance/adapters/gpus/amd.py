@@ -79,6 +79,10 @@ class Driver:
             device["evidence"] = card_evidence(folder)
         return devices
 
+    def hardware(self) -> list[dict[str, Any]]:
+        """Return every device; compute capabilities and NVLinks are NVIDIA's."""
+        return self.read(False)  # noqa: FBT003 - as the sampler calls it
+
     def watch(self) -> None:
         """Do nothing: amdgpu tells its errors to the kernel's log alone."""
 

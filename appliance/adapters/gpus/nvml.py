@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 
 from appliance.adapters.gpus.nvml_evidence import driver_version, gpu_evidence
+from appliance.adapters.gpus.nvml_hardware import gpu_hardware
 from appliance.adapters.gpus.nvml_health import ErrorEvents, gpu_health
 from appliance.adapters.gpus.states import (
     DEVICE,
@@ -95,6 +96,21 @@ class Driver:
         except self._errors:
             return {}  # lost since its memory was read
         return gpu_evidence(self._nvml, handle) | gpu_health(self._nvml, handle)
+
+    def hardware(self) -> list[dict[str, Any]]:
+        """Return every device with its kind beside its memory."""
+        devices = self.read(False)  # noqa: FBT003 - as the sampler calls it
+        for device in devices:
+            if not device["kind"]:
+                device["hardware"] = self._hardware(device["index"])
+        return devices
+
+    def _hardware(self, index: int) -> dict[str, Any]:
+        try:
+            handle = self._nvml.nvmlDeviceGetHandleByIndex(index)
+        except self._errors:
+            return {}  # lost since its memory was read
+        return gpu_hardware(self._nvml, handle)
 
     def watch(self) -> None:
         """Have the driver keep errors from now on, for `errors`; again is the same."""

@@ -23,6 +23,7 @@ from appliance.adapters.gpus import sampler_client
 from appliance.adapters.gpus.health_record import HealthRecord
 from appliance.adapters.gpus.states import HUNG, READER
 from appliance.adapters.kernel import processes
+from appliance.domain.gpu_hardware import GpuHardware
 from appliance.domain.gpu_health import GpuHealth
 from appliance.domain.measurements import GpuEvidence
 from appliance.domain.memory import DeviceMemory, GpuMemory, GpuState, Holder, Quality
@@ -56,11 +57,22 @@ class GpuEvidenceReading:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GpuHardwareReading:
+    """Reading of the GPUs with their kind beside their memory."""
+
+    memory: GpuMemory
+    """Without holders."""
+    hardware: tuple[GpuHardware, ...] = ()
+    """Of the devices of `memory` that work, in their order."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Request:
     """Kind of a request to the sampler."""
 
     with_processes: bool = False
     with_evidence: bool = False
+    with_hardware: bool = False
 
 
 class _Child:
@@ -77,7 +89,11 @@ class _Child:
         """Send a request, and note when the wait for its answer began."""
         self._asked_s = at_s
         self._owes = True
-        self.sampler.ask(with_processes=request.with_processes, with_evidence=request.with_evidence)
+        self.sampler.ask(
+            with_processes=request.with_processes,
+            with_evidence=request.with_evidence,
+            with_hardware=request.with_hardware,
+        )
 
     def answer(self, deadline_s: float) -> sampler_client.Reading | None:
         reading = self.sampler.answer(max(0.0, deadline_s - time.monotonic()))
@@ -156,6 +172,12 @@ class GpuReader:
             driver=reading.driver or None,
             health=health,
         )
+
+    def read_hardware(self, *, timeout_s: float | None = None) -> GpuHardwareReading:
+        """Read every GPU with its compute capability and NVLinks; faults and times as for `read`."""
+        memory, reading = self._read(_Request(with_hardware=True), timeout_s)
+        working = () if reading is None else (d for d in reading.devices if not d.error_kind)
+        return GpuHardwareReading(memory=memory, hardware=tuple(map(_hardware, working)))
 
     def _read(
         self, request: _Request, timeout_s: float | None
@@ -278,6 +300,16 @@ def _holder(process: sampler_client.Process) -> Holder:
         user=named.user,
         unit=named.unit,
         compute=process.compute,
+    )
+
+
+def _hardware(device: sampler_client.Device) -> GpuHardware:
+    capability = device.hardware.get("capability")
+    return GpuHardware(
+        index=device.index,
+        name=device.name,
+        compute_capability=None if capability is None else (capability[0], capability[1]),
+        nvlinks=device.hardware.get("nvlinks"),
     )
 
 

@@ -1,7 +1,7 @@
 """Child process that asks the GPUs' driver, so that a driver that hangs can be abandoned.
 
 Run by its path: ``python -I …/sampler.py [ROOT [watch]]``. The program reads a word a line from standard input,
-``memory``, ``processes`` or ``evidence``, and answers each with one line of JSON::
+``memory``, ``processes``, ``evidence`` or ``hardware``, and answers each with one line of JSON::
 
     {"error": null, "devices": [{"index": 0, "uuid": "GPU-…", "name": "…", "total": 25769803776,
      "free": 25000000000, "used": 400000000, "reserved": 369803776, "quality": "exact",
@@ -16,6 +16,9 @@ where ``bytes`` is null when the driver does not say; the list is null where the
 "memory_busy_share": 0.61, "uncorrected_errors": 0, "remap_pending": false, "remap_failed": false,
 "recovery_action": "none"}``, without what the driver does not tell; ``reasons`` are the bits of
 nvmlDeviceGetCurrentClocksEventReasons.
+
+``hardware`` is ``memory`` with, in each device that works, ``"hardware": {"capability": [8, 6], "nvlinks": 4}``,
+without what the driver does not tell.
 
 From the first ``evidence`` on, or from the start with ``watch``, every answer also has the XID errors since
 the one before: ``"watched": ["GPU-…"], "errors": [{"uuid": "GPU-…", "xid": 48}]``; a device that is not in
@@ -50,6 +53,8 @@ if TYPE_CHECKING:
 
         def evidence(self) -> list[dict[str, Any]]: ...
 
+        def hardware(self) -> list[dict[str, Any]]: ...
+
         def version(self) -> str: ...
 
         def watch(self) -> None: ...
@@ -74,6 +79,8 @@ def main(root: str = "/", watch: str = "") -> int:
             if word == "evidence":
                 driver.watch()
                 document = {"driver": driver.version(), "devices": driver.evidence()}
+            elif word == "hardware":
+                document = {"devices": driver.hardware()}
             else:
                 document = {"devices": driver.read(word == "processes")}
             _answer({"error": None, **document, **driver.errors()})

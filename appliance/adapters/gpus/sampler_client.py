@@ -49,6 +49,7 @@ class Device:
         "error_kind",
         "evidence",
         "free_bytes",
+        "hardware",
         "index",
         "name",
         "problem",
@@ -79,6 +80,8 @@ class Device:
         """Reason why the GPU is opaque or does not work, as a phrase; empty: no problem."""
         self.evidence: dict[str, Any] = document.get("evidence") or {}
         """Clocks, power, heat and link, as the sampler names them; empty: not asked for."""
+        self.hardware: dict[str, Any] = document.get("hardware") or {}
+        """Compute capability and NVLinks, as the sampler names them; empty: not asked for, or not told."""
         listed = document["processes"]
         self.processes = None if listed is None else [Process(p) for p in listed]
         """Processes with memory on the GPU; None: not asked for, or the driver has no such list."""
@@ -133,11 +136,19 @@ class Sampler:
         self._closed = False
         self._gone = False
 
-    def ask(self, *, with_processes: bool = False, with_evidence: bool = False) -> None:
-        """Send a request; evidence comes with processes. If the child has ended, `answer` tells."""
+    def ask(
+        self,
+        *,
+        with_processes: bool = False,
+        with_evidence: bool = False,
+        with_hardware: bool = False,
+    ) -> None:
+        """Send a request; evidence comes with processes, hardware without. If the child has ended, `answer` tells."""
         word = b"processes\n" if with_processes else b"memory\n"
         if with_evidence:
             word = b"evidence\n"
+        elif with_hardware:
+            word = b"hardware\n"
         try:
             os.write(self._requests, word)
         except BrokenPipeError:

@@ -16,6 +16,7 @@ import pytest
 from appliance.adapters.gpus.reader import GpuReader
 from appliance.adapters.gpus.sampler_client import Sampler
 from appliance.adapters.kernel import text_files
+from appliance.domain.gpu_hardware import GpuHardware
 from appliance.domain.measurements import GpuEvidence
 from appliance.domain.memory import GpuMemory, GpuState, Quality
 from tests.pretend.building import NAME, build
@@ -167,6 +168,36 @@ def test_an_old_driver_tells_its_throttling_by_another_name(
         box.gpus.change({"*.throttle": 0b1100_0000})
         reasons = box.reader.read_evidence().evidence[0].throttle_reasons
         assert reasons == ("hw_thermal_slowdown", "hw_power_brake_slowdown")
+
+
+def test_hardware_is_read_beside_the_memory(box: Box) -> None:
+    """Compute capability and links are those of the driver; what it does not tell is None."""
+    box.gpus.change({"0.capability": "12.0", "0.nvlinks": 4, "0.name": "NVIDIA RTX", "1.lost": 1})
+    found = box.reader.read_hardware()
+    assert found.hardware == (
+        GpuHardware(index=0, name="NVIDIA RTX", compute_capability=(12, 0), nvlinks=4),
+    )
+    assert found.hardware[0].capability_text == "12.0"
+    assert totals(found.memory) == {0: TOTAL}
+    box.gpus.change({"1.lost": None, "*.fail.nvmlDeviceGetNvLinkState": 999})
+    first, second = box.reader.read_hardware().hardware
+    assert (first.compute_capability, first.nvlinks) == ((12, 0), None)
+    assert (second.compute_capability, second.capability_text) == (None, "")
+
+
+def test_a_gpu_without_links_has_none(box: Box) -> None:
+    """A driver that says "not supported" of the first link tells that the GPU has no NVLink."""
+    box.gpus.change({"*.capability": "8.6", "1.nvlinks": 0})
+    assert [d.nvlinks for d in box.reader.read_hardware().hardware] == [0, 0]
+
+
+def test_hardware_of_a_driver_that_hangs_is_given_up(box: Box) -> None:
+    """A caller waits no longer than it said, also for the first answer of a new child."""
+    box.gpus.hang()
+    began_s = time.monotonic()
+    found = box.reader.read_hardware(timeout_s=0.3)
+    assert time.monotonic() - began_s < 2
+    assert (found.memory.state, found.hardware) == (GpuState.HUNG, ())
 
 
 def test_lists_of_every_kind_are_one(box: Box) -> None:
