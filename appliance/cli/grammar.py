@@ -417,8 +417,9 @@ def _profile(parser: VerbParser) -> None:
     parser.add_argument(
         "action",
         metavar="ACTION",
-        choices=["validate", "render", "import"],
-        help="validate; render: show units; import: make profiles of what other programs have",
+        choices=["validate", "lint", "render", "import"],
+        help="validate; lint: tell traps of settings, models and GPUs; render: show units; import: make profiles of"
+        " what other programs have",
     )
     targets = parser.add_argument(
         "targets",

@@ -23,6 +23,7 @@ from appliance.domain.profile_values import (
     WordOrWords,
 )
 from appliance.domain.running_facts import Topic
+from appliance.domain.trap_names import TrapName
 from appliance.domain.value_types import (
     AbsolutePath,
     Command,
@@ -312,6 +313,14 @@ class Profile:
         Doc(
             "facts that the running engine may report otherwise than this profile declares: "
             "told in the status, and no reason to undo a switch"
+        ),
+    ] = ()
+    allow_traps: Annotated[
+        tuple[TrapName, ...],
+        Length(most=len(TrapName)),
+        Doc(
+            "traps that `appliance profile lint`, `validate` and `apply` do not tell of this profile, "
+            "see [Traps](traps.md)"
         ),
     ] = ()
     user: Annotated[

@@ -25,6 +25,7 @@ from appliance.domain.paths import BUILDS
 from appliance.domain.profile import Catalogue
 from appliance.install.adoption import Adopted, adopt, revert_invalid
 from appliance.install.gateway_compilation import compile_gateway, engine_key_warnings
+from appliance.install.profile_linting import trap_warnings
 from appliance.install.profile_specs import CompiledProfiles, layout_of, load_specs, renderable
 from appliance.install.start_warnings import start_warnings
 from appliance.install.web_compilation import compile_web
@@ -166,6 +167,8 @@ def _apply(settings: Settings, options: ApplyOptions, manager: ServiceManager) -
                 manager.reload_gateway()
             if plan.moves_page and not manager.reopen(WEB_SOCKET_UNIT, WEB_UNIT):
                 unopened = (f"the page does not listen: systemctl status {WEB_SOCKET_UNIT}",)
+        builds_dir = settings.applied_dir / BUILDS
+        traps = trap_warnings(loaded.specs, builds_dir)
         return ApplyReport(
             plan=plan,
             errors=(*loaded.errors.values(), *gateway.errors, *web.errors, *unopened),
@@ -173,7 +176,8 @@ def _apply(settings: Settings, options: ApplyOptions, manager: ServiceManager) -
                 *warnings,
                 *gateway.warnings,
                 *engine_key_warnings(plan.catalogue),
-                *start_warnings(plan.catalogue, settings.unit_dir, settings.applied_dir / BUILDS),
+                *start_warnings(plan.catalogue, settings.unit_dir, builds_dir),
+                *(sentence for sentences in traps.values() for sentence in sentences),
             ),
             gateway_changed=gateway_changed,
             adopted=adopted.settings,

@@ -1,6 +1,6 @@
 """Generator of the files that are written from the code: ``python -m appliance.install.reference``.
 
-Generated are the references of settings and of profiles, and the admin paths of all engines.
+Generated are the references of settings, of profiles and of traps, and the admin paths of all engines.
 """
 
 import sys
@@ -20,6 +20,7 @@ from appliance.adapters.toml.faults import table_model
 from appliance.adapters.toml.tables import Rules, validated
 from appliance.domain.value_types import TypeName
 from appliance.engines import ENGINES
+from appliance.install.trap_reference import traps_page
 from appliance.planning.units.overrides import ADDED, ALLOWED
 from appliance.settings import ENVIRONMENT_PREFIX, Settings
 
@@ -300,6 +301,7 @@ def _items(words: Iterable[str]) -> str:
 GENERATED: Final[Mapping[str, Callable[[], str]]] = {
     "docs/reference/settings.md": settings_page,
     "docs/reference/profiles.md": profiles_page,
+    "docs/reference/traps.md": lambda: traps_page(_NOTE),
     "appliance/planning/routing/admin_paths.py": admin_paths_module,
 }
 """Generated files by path from the root of the source, with the function that makes the text."""

@@ -1,5 +1,6 @@
 """Files of units where systemd looks for them, read without asking systemd (systemd.unit(5), unit file load path)."""
 
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
@@ -15,6 +16,11 @@ DIRECTORIES: Final = (
     Path("/lib/systemd/system"),
 )
 """Directories of system units; the first that has a unit counts."""
+_GENERATED: Final = tuple(
+    Path(f"/run/systemd/{name}") for name in ("generator", "generator.early", "generator.late")
+)
+_WITH_FILES: Final = (".path", ".service", ".socket", ".target", ".timer")
+"""Kinds of units that always have a file; others come from the kernel, a mount table or other units."""
 _MOST_BYTES: Final = 256 << 10
 _MOST_DROP_INS: Final = 64
 
@@ -37,6 +43,14 @@ def unit_file_text(name: str, directories: Sequence[Path] = DIRECTORIES) -> str 
                 drop_ins = (_text(path) for path in _drop_ins(candidate, directories))
                 return "\n".join([text, *filter(None, drop_ins)])
     return None
+
+
+def lacks_file(name: str, directories: Sequence[Path] = (*DIRECTORIES, *_GENERATED)) -> bool:
+    """Tell whether no unit of this name can be there; False also where there is no systemd at all."""
+    if not name.endswith(_WITH_FILES) or not any(map(Path.is_dir, directories)):
+        return False
+    names = [candidate for candidate in (name, _template_of(name)) if candidate]
+    return not any(os.path.lexists(path / one) for path in directories for one in names)
 
 
 def _template_of(name: str) -> str:

@@ -162,6 +162,7 @@ OUTPUTS: Final = (
     OutputSchema(name="target", printed_by=("target",), kind=types.TargetAnswer),
     OutputSchema(name="apply", printed_by=("apply", "edit"), kind=types.ApplyDocument),
     OutputSchema(name="profile-import", printed_by=("profile import",), kind=types.ImportDocument),
+    OutputSchema(name="profile-lint", printed_by=("profile lint",), kind=types.LintDocument),
     OutputSchema(name="profile-render", printed_by=("profile render",), kind=Mapping[str, str]),
     OutputSchema(
         name="profile-validate",

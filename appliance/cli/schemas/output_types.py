@@ -213,6 +213,67 @@ class ApplyDocument(TypedDict):
     exit: int
 
 
+class FoundTrap(TypedDict):
+    """Trap that a profile has."""
+
+    trap: str
+    """Name of the trap, as `allow_traps` takes it."""
+    statement: str
+    """Consequence, as a clause."""
+    detail: str
+    """Part of the profile, its model or the GPUs that is the trap."""
+    keys: list[str]
+    """Keys of the profile that make it, first the one to change."""
+    advice: str
+    source: str
+    checked: str
+    """Day on which the source was last looked at, ISO 8601."""
+    builds: str
+    """Builds of the engine for which it holds."""
+    certain: bool
+    """Whether the engine's build is known to be one of them."""
+
+
+class LintedProfile(TypedDict):
+    """One profile that was linted."""
+
+    file: str
+    ok: bool
+    """Whether the file is valid."""
+    error: str | None
+    """Faults of the file, in complete lines; None: it is valid."""
+    build: str | None
+    """Version of the engine; None: not known."""
+    traps: list[FoundTrap]
+    allowed: list[str]
+    """Traps that the profile has and names in `allow_traps`."""
+    unchecked: list[str]
+    """Traps that the profile has on some GPUs, where they could not be read."""
+    notes: list[str]
+    """Sentences about names in `allow_traps` that mean nothing any more."""
+
+
+class LintedGpu(TypedDict):
+    """One GPU that was looked at."""
+
+    index: int
+    name: str
+    compute_capability: str | None
+    """None: the driver does not say."""
+    nvlinks: int | None
+    """Number of NVLinks that are up; None: the driver does not say."""
+
+
+class LintDocument(TypedDict):
+    """Traps of profiles."""
+
+    profiles: list[LintedProfile]
+    gpus: list[LintedGpu]
+    """GPUs that were looked at; empty: none had to be, or none can be read."""
+    gpu_problem: str | None
+    """Reason why the GPUs could not be read; None: they were, or nobody had to."""
+
+
 class ImportedPart(TypedDict):
     """Part of a configuration, and what became of it."""
 

@@ -1,45 +1,21 @@
 """Verbs `appliance profile validate` and `appliance profile render`."""
 
-import hashlib
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
-from appliance.adapters.files.access import follow
-from appliance.adapters.model_files.reading import read_model
-from appliance.adapters.profile_files.loading import SUFFIX, load_profile, source_of
 from appliance.adapters.systemd.systemctl import Systemctl
 from appliance.cli.arguments import Arguments
+from appliance.cli.checked_profiles import Checked, checked_profiles
 from appliance.cli.terminal import Streams
-from appliance.domain.errors import ProfileError, UnknownProfileError
 from appliance.domain.names import unit_of
 from appliance.domain.paths import BUILDS
-from appliance.install.profile_specs import (
-    CompiledProfiles,
-    context_of,
-    layout_of,
-    load_specs,
-    renderable,
-)
+from appliance.install.profile_linting import trap_warnings
+from appliance.install.profile_specs import CompiledProfiles, layout_of, load_specs, renderable
 from appliance.install.start_warnings import start_warnings
-from appliance.planning.units.backend_unit import problem, render
-from appliance.planning.units.specs import Layout, UnitSpec, spec_of
-from appliance.planning.wording import no_such_profile
+from appliance.planning.units.backend_unit import render
+from appliance.planning.units.specs import Layout
 from appliance.protocol.control import Exit
 from appliance.settings import Settings, load_settings
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Checked:
-    """Profile that was checked."""
-
-    file: str
-    spec: UnitSpec | None
-    """Parsed profile; None: it has errors."""
-    error: str = ""
-    """Errors in complete lines; empty: none."""
-    warnings: tuple[str, ...] = ()
-    """Sentences about files that its engine would not find or could not open."""
 
 
 def run(arguments: Arguments, streams: Streams) -> int:
@@ -47,9 +23,9 @@ def run(arguments: Arguments, streams: Streams) -> int:
     settings = load_settings()
     layout = layout_of(settings, Systemctl().version())
     installed = renderable(load_specs(settings), layout)
-    checked = list(_checked(arguments.targets, settings, installed, layout))
+    checked = list(checked_profiles(arguments.targets, settings, installed, layout))
     if arguments.action == "validate":
-        checked = [_with_warnings(one, settings) for one in checked]
+        checked = _with_warnings(checked, settings)
         _report(checked, arguments, streams)
     else:
         _render(checked, installed, layout, arguments, streams)
@@ -60,50 +36,23 @@ def run(arguments: Arguments, streams: Streams) -> int:
     return int(Exit.CONFIG if wrong else Exit.OK)
 
 
-def _checked(
-    targets: Sequence[str], settings: Settings, installed: CompiledProfiles, layout: Layout
-) -> Iterator[Checked]:
-    specs = {spec.applied.name: spec for spec in installed.specs}
-    for target in targets or sorted({*specs, *installed.errors}):
-        if target.endswith(SUFFIX) or "/" in target:
-            yield _file(Path(target), settings, layout)
-        elif target in specs or target in installed.errors:
-            yield Checked(
-                file=f"{target}{SUFFIX}",
-                spec=specs.get(target),
-                error=installed.errors.get(target, ""),
-            )
-        else:
-            known = {*specs, *installed.errors}
-            raise UnknownProfileError(no_such_profile(target, known))
+def _with_warnings(checked: Sequence[Checked], settings: Settings) -> list[Checked]:
+    """Return what was checked, with what would keep its engines from starting, and its traps."""
+    good = {c.spec.applied.name: c.spec for c in checked if c.spec is not None and not c.error}
+    builds_dir = settings.applied_dir / BUILDS
+    traps = trap_warnings(good.values(), builds_dir)
+    return [_with_its_warnings(one, settings, traps) for one in checked]
 
 
-def _file(path: Path, settings: Settings, layout: Layout) -> Checked:
-    """Check a file by itself, wherever it is: another profile's port is no error."""
-    try:
-        profile = load_profile(path)
-        source = source_of(path.absolute(), hashlib.sha256(path.read_bytes()).hexdigest())
-        spec = spec_of(
-            profile,
-            source,
-            context_of(settings),
-            user=settings.backend_user,
-            look=read_model,
-            follow=follow,
-        )
-    except ProfileError as error:
-        return Checked(file=str(path), spec=None, error=str(error))
-    return Checked(file=str(path), spec=spec, error=problem(spec, layout) or "")
-
-
-def _with_warnings(checked: Checked, settings: Settings) -> Checked:
-    """Return what was checked, with what would keep its engine from starting."""
+def _with_its_warnings(
+    checked: Checked, settings: Settings, traps: Mapping[str, tuple[str, ...]]
+) -> Checked:
     if checked.spec is None or checked.error:
         return checked
     applied = checked.spec.applied
     builds_dir = settings.applied_dir / BUILDS
-    warnings = start_warnings({applied.name: applied}, settings.unit_dir, builds_dir)
-    return replace(checked, warnings=tuple(warnings))
+    found = start_warnings({applied.name: applied}, settings.unit_dir, builds_dir)
+    return replace(checked, warnings=(*found, *traps[applied.name]))
 
 
 def _report(checked: Sequence[Checked], arguments: Arguments, streams: Streams) -> None:

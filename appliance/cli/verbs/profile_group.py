@@ -12,6 +12,7 @@ from appliance.cli.terminal import Streams
 
 _MODULES: Final[Mapping[str, str]] = {
     "import": "profile_import",
+    "lint": "profile_lint",
     "render": "profile",
     "validate": "profile",
 }

@@ -96,7 +96,7 @@ def _tokens(profile: Profile, facts: ConfigFacts) -> int:
 def _request_of(profile: Profile, loading: PytorchLoading, facts: ConfigFacts) -> _RequestSize:
     kind = "auto" if profile.kv is None else profile.kv.k
     if kind == "auto":
-        kind = _cache_of_checkpoint(facts.quantisation)
+        kind = cache_of_checkpoint(facts.quantisation)
     sixteen = _ELEMENTS * _element_bytes(loading, facts)
     if kind.startswith(_EIGHT_BITS):
         sixteen = _ELEMENTS
@@ -108,7 +108,7 @@ def _request_of(profile: Profile, loading: PytorchLoading, facts: ConfigFacts) -
     )
 
 
-def _cache_of_checkpoint(quantisation: Mapping[str, object]) -> str:
+def cache_of_checkpoint(quantisation: Mapping[str, object]) -> str:
     """Return the cache type that a checkpoint names (``get_kv_cache_quant_algo_string``)."""
     if not str(quantisation.get("quant_method", "")).startswith("modelopt"):
         return "auto"

@@ -7,11 +7,13 @@ from json import dumps
 from appliance.domain import paths
 from appliance.domain.claims import Lease
 from appliance.domain.model_headers import LookAtModel
+from appliance.domain.model_traits import ModelTraits
 from appliance.domain.profile import Applied
 from appliance.domain.spec import Profile
 from appliance.domain.spelling import EITHER
 from appliance.engines import ENGINES
 from appliance.engines.shared.engine import Invocation, InvocationContext
+from appliance.planning.linting.header_traits import TraitsReader
 from appliance.planning.memory.gate_arguments import arguments_of
 from appliance.planning.need import requirement_of
 from appliance.planning.profiles.compilation import ProfileSource, compile_applied, unseen
@@ -25,6 +27,8 @@ class UnitSpec:
     """Unit-only part of the profile: order, patch, overrides."""
     applied: Applied
     invocation: Invocation
+    traits: ModelTraits | None = None
+    """Traits of its model; None: the model's headers were not read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +93,8 @@ def spec_of(
         follow: Finds where the paths of an invocation lead to.
     """
     invocation = ENGINES[profile.engine].invocation(profile, context)
-    compiled = compile_applied(profile, source, invocation, context.hf_home, look)
+    reader = TraitsReader(look)
+    compiled = compile_applied(profile, source, invocation, context.hf_home, reader)
     applied = replace(compiled, user=profile.user or user or "")
     reached = follow(
         applied, invocation.argv[1:], profile.patch.command[:1] if profile.patch else ()
@@ -103,6 +108,7 @@ def spec_of(
             programs=reached.programs,
         ),
         invocation=invocation,
+        traits=reader.traits,
     )
 
 

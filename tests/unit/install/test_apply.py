@@ -616,10 +616,12 @@ def test_what_is_missing_on_the_disk_is_told_at_once(box: Box) -> None:
     path = box.settings.profiles_dir / "a.toml"
     path.write_text(LLAMA.replace("/bin/true", "/opt/none/llama-server"))
     assert box.apply() == Exit.OK
-    assert box.err.splitlines() == [
+    *files, trap = box.err.splitlines()
+    assert files == [
         "a: model file missing: /m.gguf (is /m.gguf mounted?)",
         "a: engine not found: /opt/none/llama-server: install it or correct a.toml",
     ]
+    assert trap.startswith("a: trap prompt-cache: ")
     model = box.settings.profiles_dir.parent / "m.gguf"
     model.write_bytes(b"GGUF\x03\0\0\0")
     path.write_text(LLAMA.replace("/m.gguf", str(model)))

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from appliance.adapters.systemd.unit_files import unit_file_text
+from appliance.adapters.systemd.unit_files import lacks_file, unit_file_text
 from appliance.domain.errors import StoreError
 
 
@@ -41,3 +41,26 @@ def test_a_unit_that_is_no_file(tmp_path: Path) -> None:
     (tmp_path / "a.service").mkdir()
     with pytest.raises(StoreError, match="is a directory"):
         unit_file_text("a.service", (tmp_path,))
+
+
+@pytest.mark.parametrize(
+    ("name", "lacks"),
+    [
+        ("a.service", False),
+        ("b@c.service", False),
+        ("masked.service", False),
+        ("x.service", True),
+        ("x@y.service", True),
+        ("x.target", True),
+        ("srv.mount", False),
+        ("system.slice", False),
+    ],
+)
+def test_a_unit_without_a_file(tmp_path: Path, name: str, *, lacks: bool) -> None:
+    """A unit of a kind that always has a file lacks it; one of another kind may come from elsewhere."""
+    first, second = tmp_path / "etc", tmp_path / "none"
+    place(first / "a.service", "one")
+    place(first / "b@.service", "template")
+    (first / "masked.service").symlink_to("/nowhere")
+    assert lacks_file(name, (first, second)) is lacks
+    assert not lacks_file(name, (second,))

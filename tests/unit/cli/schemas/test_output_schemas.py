@@ -156,6 +156,7 @@ FORMS = (
     (r"apply|edit", "apply"),
     (r"ls|list", "list"),
     (r"profile import", "profile-import"),
+    (r"profile lint", "profile-lint"),
     (r"profile validate", "profile-validate"),
     (r"profile render", "profile-render"),
     (r"config (path|validate)", "config"),

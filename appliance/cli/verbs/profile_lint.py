@@ -1,0 +1,128 @@
+"""Verb `appliance profile lint`: traps of profiles, each with what to change, its source and its date."""
+
+from collections.abc import Iterator, Sequence
+
+from appliance.adapters.systemd.systemctl import Systemctl
+from appliance.cli.arguments import Arguments
+from appliance.cli.checked_profiles import Checked, checked_profiles
+from appliance.cli.terminal import Streams, Style, Terminal
+from appliance.domain.gpu_hardware import GpuHardware
+from appliance.domain.paths import BUILDS
+from appliance.install.profile_linting import LintReport, lint_profiles
+from appliance.install.profile_specs import layout_of, load_specs, renderable
+from appliance.planning.linting.lint import (
+    Lint,
+    SprungTrap,
+    known_version,
+    unchecked_sentence,
+)
+from appliance.planning.wording import joined
+from appliance.protocol.control import Exit
+from appliance.settings import load_settings
+
+
+def run(arguments: Arguments, streams: Streams) -> int:
+    """Print the traps of profiles; 0: none, 1: some profile has one, 78: some file is wrong."""
+    settings = load_settings()
+    layout = layout_of(settings, Systemctl().version())
+    installed = renderable(load_specs(settings), layout)
+    checked = list(checked_profiles(arguments.targets, settings, installed, layout))
+    good = {c.spec.applied.name: c.spec for c in checked if c.spec is not None and not c.error}
+    report = lint_profiles(good.values(), settings.applied_dir / BUILDS)
+    if arguments.json:
+        streams.out.document(_document(checked, report))
+    else:
+        _print(checked, report, streams)
+    if any(one.error for one in checked):
+        return int(Exit.CONFIG)
+    return int(Exit.FAILED if any(lint.sprung for lint in report.lints.values()) else Exit.OK)
+
+
+def _lint_of(checked: Checked, report: LintReport) -> Lint | None:
+    """Return the lint of a profile; None: its file is wrong."""
+    if checked.spec is None or checked.error:
+        return None
+    return report.lints[checked.spec.applied.name]
+
+
+def _print(checked: Sequence[Checked], report: LintReport, streams: Streams) -> None:
+    for one in checked:
+        lint = _lint_of(one, report)
+        if lint is None:
+            streams.err.line(one.error)
+            continue
+        for line in _lines(one.file, lint, report, streams.out):
+            streams.out.line(line)
+    if not checked:
+        streams.err.line("there is no profile to check")
+
+
+def _lines(file: str, lint: Lint, report: LintReport, terminal: Terminal) -> Iterator[str]:
+    count = len(lint.sprung)
+    traps = {0: "no trap", 1: "1 trap"}.get(count, f"{count} traps")
+    yield f"{file}: {traps}"
+    for one in lint.sprung:
+        yield from _trap_lines(one, terminal)
+    if lint.allowed:
+        yield f"  allowed: {joined(lint.allowed)}"
+    if lint.unchecked:
+        yield f"  {unchecked_sentence(lint.unchecked, report.look.problem)}"
+    yield from (f"  {note}" for note in lint.notes)
+
+
+def _trap_lines(one: SprungTrap, terminal: Terminal) -> Iterator[str]:
+    trap = one.trap
+    yield f"  {terminal.paint(trap.name, Style.YELLOW)}: {trap.statement}"
+    yield f"    here: {one.detail}"
+    yield f"    change {trap.keys[0]}: {trap.advice}"
+    if not one.is_certain:
+        yield f"    holds for {trap.builds.text}; the build here is not known"
+    yield f"    source: {trap.source} (checked {trap.checked})"
+
+
+def _document(checked: Sequence[Checked], report: LintReport) -> dict[str, object]:
+    return {
+        "profiles": [_profile_row(one, report) for one in checked],
+        "gpus": [_gpu_row(gpu) for gpu in report.look.hardware],
+        "gpu_problem": report.look.problem or None,
+    }
+
+
+def _profile_row(one: Checked, report: LintReport) -> dict[str, object]:
+    found = _lint_of(one, report)
+    lint = Lint() if found is None else found
+    name = None if one.spec is None else one.spec.applied.name
+    return {
+        "file": one.file,
+        "ok": not one.error,
+        "error": one.error or None,
+        "build": None if name is None else known_version(report.builds.get(name)),
+        "traps": [_trap_row(sprung) for sprung in lint.sprung],
+        "allowed": [str(trap) for trap in lint.allowed],
+        "unchecked": [str(trap) for trap in lint.unchecked],
+        "notes": list(lint.notes),
+    }
+
+
+def _trap_row(one: SprungTrap) -> dict[str, object]:
+    trap = one.trap
+    return {
+        "trap": str(trap.name),
+        "statement": trap.statement,
+        "detail": one.detail,
+        "keys": list(trap.keys),
+        "advice": trap.advice,
+        "source": trap.source,
+        "checked": trap.checked,
+        "builds": trap.builds.text,
+        "certain": one.is_certain,
+    }
+
+
+def _gpu_row(gpu: GpuHardware) -> dict[str, object]:
+    return {
+        "index": gpu.index,
+        "name": gpu.name,
+        "compute_capability": gpu.capability_text or None,
+        "nvlinks": gpu.nvlinks,
+    }

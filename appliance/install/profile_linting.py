@@ -1,0 +1,127 @@
+"""Lint of a box's profiles: the facts of their traps, read as far as a trap needs them.
+
+Headers of models were read when the profiles were compiled. The GPUs are asked once, for all profiles
+together, and only if one has a trap that depends on them, through a child process that may hang.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from appliance.adapters.build_records import current_build
+from appliance.adapters.gpus.reader import GpuReader
+from appliance.adapters.kernel.host_memory import read_host_memory
+from appliance.adapters.systemd.unit_files import lacks_file
+from appliance.domain.engine_build import EngineBuild
+from appliance.domain.errors import ApplianceError
+from appliance.domain.gpu_hardware import GpuHardware
+from appliance.domain.spec import Profile
+from appliance.planning.linting.lint import (
+    Lint,
+    SprungTrap,
+    lint,
+    needs_gpus,
+    profile_traps,
+    warning_of,
+)
+from appliance.planning.linting.trap import GpuFacts, LintFacts
+from appliance.planning.units.specs import UnitSpec
+
+_PATIENCE_S: Final = 3.0
+"""Time for the answer about the GPUs. Without persistence mode a driver may need longer; then the traps that
+depend on GPUs are told as not checked."""
+_ORDERING: Final = frozenset({"Unit.After", "Unit.Wants"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HardwareLook:
+    """Look at the GPUs for a lint."""
+
+    gpus: GpuFacts | None = None
+    """None: they cannot be read, or no profile has a trap that depends on them."""
+    problem: str = ""
+    """Reason why they cannot be read, as a sentence; empty: they were read, or nobody had to."""
+
+    @property
+    def hardware(self) -> tuple[GpuHardware, ...]:
+        """Return the kinds of the GPUs that were read."""
+        return () if self.gpus is None else self.gpus.hardware
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LintReport:
+    """Lint of some profiles."""
+
+    lints: Mapping[str, Lint]
+    """Lints by profile."""
+    builds: Mapping[str, EngineBuild | None]
+    """Builds of the profiles' engines, as far as they are known."""
+    look: HardwareLook = field(default_factory=HardwareLook)
+
+
+def look_at_gpus() -> HardwareLook:
+    """Read the GPUs; never raises, and never takes longer than some seconds."""
+    reader = GpuReader()
+    try:
+        found = reader.read_hardware(timeout_s=_PATIENCE_S)
+    finally:
+        reader.close()
+    if not found.hardware:
+        return HardwareLook(problem=found.memory.reason or "there is no GPU")
+    return HardwareLook(gpus=GpuFacts(memory=tuple(found.memory.devices), hardware=found.hardware))
+
+
+def lint_profiles(specs: Iterable[UnitSpec], builds_dir: Path, *, root: str = "/") -> LintReport:
+    """Return the lint of profiles that were compiled a moment ago.
+
+    Args:
+        specs: The profiles.
+        builds_dir: Directory of what their engines told about their builds.
+        root: Directory above ``proc``; another one in tests.
+    """
+    ram_bytes = _ram_bytes(root)
+    facts: dict[str, LintFacts] = {}
+    found: dict[str, tuple[SprungTrap, ...]] = {}
+    for spec in specs:
+        name = spec.applied.name
+        facts[name] = LintFacts(
+            profile=spec.profile,
+            applied=spec.applied,
+            traits=spec.traits,
+            build=current_build(f"{builds_dir}/{name}.json", spec.applied.binary),
+            ram_bytes=ram_bytes,
+            missing_units=tuple(filter(lacks_file, _named_units(spec.profile))),
+        )
+        found[name] = tuple(profile_traps(facts[name]))
+    look = look_at_gpus() if any(map(needs_gpus, found.values())) else HardwareLook()
+    return LintReport(
+        lints={name: lint(facts[name], found[name], look.gpus) for name in facts},
+        builds={name: one.build for name, one in facts.items()},
+        look=look,
+    )
+
+
+def trap_warnings(specs: Iterable[UnitSpec], builds_dir: Path) -> Mapping[str, tuple[str, ...]]:
+    """Return a sentence for each trap of profiles that were compiled a moment ago, by profile."""
+    return {
+        name: (
+            *(f"{name}: {warning_of(one)}" for one in found.sprung),
+            *(f"{name}: {note}" for note in found.notes),
+        )
+        for name, found in sorted(lint_profiles(specs, builds_dir).lints.items())
+    }
+
+
+def _ram_bytes(root: str) -> int | None:
+    try:
+        return read_host_memory(root).total_bytes
+    except ApplianceError:
+        return None
+
+
+def _named_units(profile: Profile) -> Iterable[str]:
+    """Return the units of others that a profile names, each once."""
+    values = (value for one in profile.unit if one.name in _ORDERING for value in one.values)
+    named = (unit for value in values for unit in value.split())
+    return dict.fromkeys((*profile.order.after, *named))
