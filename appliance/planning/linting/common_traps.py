@@ -16,7 +16,7 @@ from appliance.planning.linting.trap import GpuFacts, LintFacts, Trap
 from appliance.planning.linting.trap_sources import FIELD
 from appliance.planning.memory import fit
 from appliance.planning.memory.requirement import usable_bytes
-from appliance.planning.need import requirement_of, resolve
+from appliance.planning.need import requirement_of, resolve, used_gpus
 from appliance.planning.wording import joined
 
 _PRIORITY: Final = ("--prio", "--prio-batch")
@@ -67,8 +67,12 @@ def _needs_vram(facts: LintFacts) -> str | None:
 
 
 def _beyond_gpus(facts: LintFacts, gpus: GpuFacts) -> str | None:
-    """Return what the preflight would say if nothing else ran on the GPUs."""
-    applied, empty = facts.applied, tuple(map(_emptied, gpus.memory))
+    """Return what the preflight would say if nothing else ran on the GPUs; None also if one cannot be read."""
+    applied = facts.applied
+    used = used_gpus(applied, [device.index for device in gpus.memory])
+    if not all(map(_has_figures, (d for d in gpus.memory if d.index in used))):
+        return None
+    empty = tuple(map(_emptied, gpus.memory))
     host = HostMemory(total_bytes=facts.ram_bytes or 0, available_bytes=facts.ram_bytes or 0)
     requirement = requirement_of(applied, rivals=())
     return _told(
@@ -82,10 +86,12 @@ def _beyond_gpus(facts: LintFacts, gpus: GpuFacts) -> str | None:
     )
 
 
+def _has_figures(device: DeviceMemory) -> bool:
+    return device.state is GpuState.OK and device.quality is not Quality.OPAQUE
+
+
 def _emptied(device: DeviceMemory) -> DeviceMemory:
     """Return a GPU as it is while no program uses it."""
-    if device.state is not GpuState.OK or device.quality is Quality.OPAQUE:
-        return device
     return replace(device, free_bytes=usable_bytes(device), used_bytes=0, holders=())
 
 

@@ -32,9 +32,9 @@ _YES: Final = frozenset({"1", "true", "yes", "on", "t", "y"})
 
 def _options(profile: Profile) -> VllmOptions | SglangOptions:
     """Return the options of an engine that runs PyTorch."""
-    if isinstance(profile.options, VllmOptions | SglangOptions):
+    if isinstance(profile.options, VllmOptions):
         return profile.options
-    raise TypeError(f"{profile.name}: {profile.engine} does not run PyTorch")
+    return options_of(SglangOptions, profile)
 
 
 def _workers(profile: Profile) -> int:

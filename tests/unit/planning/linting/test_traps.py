@@ -1,11 +1,12 @@
 """Every trap: a profile that has it, and one like it that has not."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
 
+from appliance.domain.memory import GpuState
 from appliance.domain.model_headers import Gguf, Model, ModelReference, Tensor
 from appliance.domain.model_traits import ModelTraits
 from appliance.domain.trap_names import TrapName
@@ -73,6 +74,14 @@ TWO_3090, TWO_4090, TWO_5060 = (
     gpus(RTX_4090, RTX_4090),
     gpus(RTX_5060_TI, RTX_5060_TI),
 )
+LOST = replace(
+    TWO_5060,
+    memory=(
+        TWO_5060.memory[0],
+        replace(TWO_5060.memory[1], state=GpuState.LOST, total_bytes=0, free_bytes=0, used_bytes=0),
+    ),
+)
+"""Two cards, of which one fell off the bus."""
 CUDA_13 = "/opt/llama.cpp-cuda13/bin/llama-server"
 Q4_K_M = ModelTraits(quantisation="q4_k_m")
 
@@ -293,6 +302,16 @@ OTHERS = [
         case("llama-server", "speculative = { method = 'mtp', tokens = 5, model = '/d.gguf' }"),
     ),
     (TrapName.MTP_TOO_LONG, False, case("command")),
+    (
+        TrapName.MTP_TOO_LONG,
+        False,
+        case("llama-server", "speculative = { method = 'ngram', ngram = { tokens = 48 } }"),
+    ),
+    (
+        TrapName.MTP_TOO_LONG,
+        False,
+        case("vllm", "speculative = { method = 'ngram', tokens = 8 }"),
+    ),
     (TrapName.NO_MTP_WEIGHTS, True, case("vllm", MTP, traits=ModelTraits(drafts=False))),
     (TrapName.NO_MTP_WEIGHTS, False, case("vllm", traits=ModelTraits(drafts=False))),
     (TrapName.RAISED_PRIORITY, True, case("llama-server", "extra_args = ['--prio', '2']")),
@@ -305,6 +324,8 @@ OTHERS = [
     ),
     (TrapName.VRAM_TOO_SMALL, True, case("vllm", "need = { vram = '30GiB' }", on=gpus(RTX_3090))),
     (TrapName.VRAM_TOO_SMALL, False, case("vllm", on=gpus(RTX_3090))),
+    (TrapName.VRAM_TOO_SMALL, False, case("llama-server", on=LOST, look=gguf(20))),
+    (TrapName.VRAM_TOO_SMALL, True, case("llama-server", "gpus = [0]", "", LOST, look=gguf(20))),
     (TrapName.RAM_TOO_SMALL, False, case("llama-server", "gpus = []", look=gguf(40))),
     (TrapName.UNLOCKED_WEIGHTS, False, case("llama-server", "gpus = []", look=gguf(4), ram_gib=32)),
 ]
