@@ -617,6 +617,8 @@ _script(
     _file("profiles/b.toml", _COMMAND.format(port=9001)),
     "profile validate",
     "profile validate a",
+    "profile lint",
+    "profile lint a --json",
     "~profile render a",
     "profile render nobody",
     _file("profiles/b.toml", _COMMAND.format(port=9001).replace("gpus", "gpsu")),

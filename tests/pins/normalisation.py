@@ -9,6 +9,15 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
+from appliance.domain.trap_names import TrapName
+from appliance.planning.linting.traps import TRAPS
+
+OF_THE_MACHINE: Final = {
+    TrapName.MISSING_UNIT,
+    TrapName.RAM_TOO_SMALL,
+    TrapName.UNLOCKED_WEIGHTS,
+}
+"""Traps that depend on the machine, besides those of GPUs."""
 RAM_DISK: Final = "/dev/shm"  # noqa: S108  each box has a random name there
 """Directory of all boxes. Durable writes take no time there, and seconds on a busy disk. It is the same on
 every machine, because units of models below /tmp and /home differ."""
@@ -33,6 +42,11 @@ _CREATED: Final = re.compile(r'("file_unix_s": )[1-9]\d*')
 """Time of a file that a test has just written."""
 _MISSING: Final = re.compile(r"^\S+: (?:model file missing|engine not found): .*\n", re.MULTILINE)
 """Warnings of an apply about files of this machine, where no box has models and engines."""
+_MACHINES_TRAPS: Final = re.compile(
+    rf"^\S+: trap (?:{'|'.join(t.name for t in TRAPS if t.on_gpus or t.name in OF_THE_MACHINE)}): .*\n",
+    re.MULTILINE,
+)
+"""Warnings of traps by the GPUs, the main memory and the units of this machine."""
 _PROCESS: Final = re.compile(r"(?<=, pid )\d+(?=\))")
 """Process of a requester."""
 _LEAST_RUN: Final = 4
@@ -60,7 +74,7 @@ def normal(text: str, root: Path, words: Mapping[str, str]) -> str:
     text = _DIGEST.sub("<digest>", text)
     text = _CREATED.sub(r'\1"<of the file>"', text)
     text = _PROCESS.sub("<process>", text)
-    text = _MISSING.sub("", text)
+    text = _MACHINES_TRAPS.sub("", _MISSING.sub("", text))
     text = _MODULE.sub(r"<\1>", text)
     text = _GENERATED_BY.sub(r"\1<version>", text)
     return _VERSION_FIELD.sub(r'\1"<version>"', text)
