@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Final
 
 from appliance.adapters.build_records import current_build
-from appliance.adapters.gpus.reader import GpuReader
 from appliance.adapters.kernel.host_memory import read_host_memory
 from appliance.adapters.systemd.unit_files import lacks_file
 from appliance.domain.engine_build import EngineBuild
@@ -62,6 +61,9 @@ class LintReport:
 
 def look_at_gpus() -> HardwareLook:
     """Read the GPUs; never raises, and never takes longer than some seconds."""
+    # Imported late: half of what this module costs an apply, and only a trap of GPUs needs it.
+    from appliance.adapters.gpus.reader import GpuReader  # noqa: PLC0415
+
     reader = GpuReader()
     try:
         found = reader.read_hardware(timeout_s=_PATIENCE_S)

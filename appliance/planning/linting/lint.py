@@ -2,11 +2,13 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Final
 
 from appliance.domain.engine_build import EngineBuild
 from appliance.domain.spec import Profile
 from appliance.domain.trap_names import TrapName
+from appliance.engines import ENGINES
 from appliance.planning.linting.trap import GpuFacts, LintFacts, Trap
 from appliance.planning.linting.traps import RETIRED, TRAPS
 from appliance.planning.wording import joined, printable
@@ -40,11 +42,17 @@ class Lint:
     """Sentences about names in ``allow_traps`` that mean nothing any more."""
 
 
-def profile_traps(facts: LintFacts, traps: Iterable[Trap] = TRAPS) -> Iterator[SprungTrap]:
+@cache
+def _traps_of(engine: str) -> tuple[Trap, ...]:
+    """Return the traps of profiles with an engine."""
+    return tuple(trap for trap in TRAPS if issubclass(ENGINES[engine].options, trap.options))
+
+
+def profile_traps(facts: LintFacts) -> Iterator[SprungTrap]:
     """Yield the traps in a profile and its model, as far as no GPU is looked at."""
-    for trap in traps:
+    for trap in _traps_of(facts.profile.engine):
         holds = trap.builds.holds(facts.build)
-        if holds is False or not isinstance(facts.profile.options, trap.options):
+        if holds is False:
             continue
         detail = trap.finds(facts)
         if detail is not None:
