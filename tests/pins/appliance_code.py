@@ -32,7 +32,9 @@ from appliance.domain.names import unit_of
 from appliance.domain.observed import ActiveState, ObservedUnit
 from appliance.domain.operations import FOREVER, Finished, Goal, Kind, Operation, Outcome, Phase
 from appliance.domain.profile import Applied, Estimate, Mark, Need
+from appliance.domain.trap_names import TrapName
 from appliance.install.apply import ApplyOptions
+from appliance.planning.linting.traps import TRAPS
 from appliance.planning.memory.peak import ObservedPeak
 from appliance.protocol.conversation.codec import ResultEvent
 from appliance.settings import load_settings
@@ -50,6 +52,7 @@ from tests.fakes.systemctl import FakeSystemctl
 
 __all__ = [
     "FOREVER",
+    "MACHINES_TRAPS",
     "SHARED_THREADS",
     "VERBS",
     "VERSION",
@@ -92,6 +95,12 @@ __all__ = [
     "unit_of",
     "width",
 ]
+MACHINES_TRAPS: Final = frozenset(trap.name for trap in TRAPS if trap.on_gpus) | {
+    TrapName.MISSING_UNIT,
+    TrapName.RAM_TOO_SMALL,
+    TrapName.UNLOCKED_WEIGHTS,
+}
+"""Traps by the GPUs, the main memory and the units of the machine on which a test runs."""
 
 VERSION: Final = __version__
 VERBS: Final = frozenset(verb.name for verb in _VERBS)

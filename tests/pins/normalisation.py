@@ -9,15 +9,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
-from appliance.domain.trap_names import TrapName
-from appliance.planning.linting.traps import TRAPS
+from tests.pins.appliance_code import MACHINES_TRAPS
 
-OF_THE_MACHINE: Final = {
-    TrapName.MISSING_UNIT,
-    TrapName.RAM_TOO_SMALL,
-    TrapName.UNLOCKED_WEIGHTS,
-}
-"""Traps that depend on the machine, besides those of GPUs."""
 RAM_DISK: Final = "/dev/shm"  # noqa: S108  each box has a random name there
 """Directory of all boxes. Durable writes take no time there, and seconds on a busy disk. It is the same on
 every machine, because units of models below /tmp and /home differ."""
@@ -43,10 +36,9 @@ _CREATED: Final = re.compile(r'("file_unix_s": )[1-9]\d*')
 _MISSING: Final = re.compile(r"^\S+: (?:model file missing|engine not found): .*\n", re.MULTILINE)
 """Warnings of an apply about files of this machine, where no box has models and engines."""
 _MACHINES_TRAPS: Final = re.compile(
-    rf"^\S+: trap (?:{'|'.join(t.name for t in TRAPS if t.on_gpus or t.name in OF_THE_MACHINE)}): .*\n",
-    re.MULTILINE,
+    rf"^\S+: trap (?:{'|'.join(sorted(MACHINES_TRAPS))}): .*\n", re.MULTILINE
 )
-"""Warnings of traps by the GPUs, the main memory and the units of this machine."""
+"""Warnings of an apply about traps of this machine."""
 _PROCESS: Final = re.compile(r"(?<=, pid )\d+(?=\))")
 """Process of a requester."""
 _LEAST_RUN: Final = 4
