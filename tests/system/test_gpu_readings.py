@@ -10,7 +10,7 @@ import pytest
 from appliance.domain.measurements import BoxGpus
 from appliance.protocol.json_dataclasses import from_json
 from tests.pretend import Gpus
-from tests.system.fleet import Fleet
+from tests.system.fleet import PROFILES, Fleet
 
 ASK: Final = """
 import asyncio, json
@@ -170,3 +170,30 @@ def test_driver_loaded_anew_is_read_with_a_fresh_start(fleet: Fleet, gpus: Gpus)
     gpus.change({"generation": 2})
     wait_for_error(fleet, "None")
     assert len(memory(fleet)["gpus"]) == 2
+
+
+def test_a_lint_goes_by_the_gpus_of_the_box(fleet: Fleet, gpus: Gpus) -> None:
+    """Traps of GPUs are told on such GPUs alone; while the driver hangs they are told as not checked."""
+    fleet.box.write(
+        f"{PROFILES}/garbling.toml",
+        'engine = "llama-server"\nbinary = "/opt/l"\nmodel = "/m.gguf"\nport = 9009\nkv = "q4_0"\n',
+    )
+
+    def linted() -> tuple[int, str]:
+        done = fleet.box.run("appliance profile lint garbling", check=False)
+        return done.returncode, done.stdout
+
+    gpus.change({"*.capability": "12.0"})
+    status, said = linted()
+    assert (status, "q4-0-cache-on-blackwell: answers are garbled" in said) == (1, True), said
+    gpus.change({"*.capability": "8.9"})
+    assert linted() == (0, "garbling.toml: no trap\n")
+    gpus.hang()
+    began_s = time.monotonic()
+    status, said = linted()
+    assert time.monotonic() - began_s < 15
+    assert (status, "not checked: q4-0-cache-on-blackwell: the GPU driver hangs" in said) == (
+        0,
+        True,
+    ), said
+    gpus.recover()
