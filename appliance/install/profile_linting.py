@@ -4,7 +4,7 @@ Headers of models were read when the profiles were compiled. The GPUs are asked 
 together, and only if one has a trap that depends on them, through a child process that may hang.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -53,9 +53,9 @@ class LintReport:
     """Lint of some profiles."""
 
     lints: Mapping[str, Lint]
-    """Lints by profile."""
+    """Lints by the paths of the profiles' files: a file may be linted that has the name of another profile."""
     builds: Mapping[str, EngineBuild | None]
-    """Builds of the profiles' engines, as far as they are known."""
+    """Builds of the profiles' engines, as far as they are known, by the same paths."""
     look: HardwareLook = field(default_factory=HardwareLook)
 
 
@@ -86,8 +86,8 @@ def lint_profiles(specs: Iterable[UnitSpec], builds_dir: Path, *, root: str = "/
     facts: dict[str, LintFacts] = {}
     found: dict[str, tuple[SprungTrap, ...]] = {}
     for spec in specs:
-        name = spec.applied.name
-        facts[name] = LintFacts(
+        path, name = spec.applied.source_path, spec.applied.name
+        facts[path] = LintFacts(
             profile=spec.profile,
             applied=spec.applied,
             traits=spec.traits,
@@ -95,23 +95,25 @@ def lint_profiles(specs: Iterable[UnitSpec], builds_dir: Path, *, root: str = "/
             ram_bytes=ram_bytes,
             missing_units=tuple(filter(lacks_file, _named_units(spec.profile))),
         )
-        found[name] = tuple(profile_traps(facts[name]))
+        found[path] = tuple(profile_traps(facts[path]))
     look = look_at_gpus() if any(map(needs_gpus, found.values())) else HardwareLook()
     return LintReport(
-        lints={name: lint(facts[name], found[name], look.gpus) for name in facts},
-        builds={name: one.build for name, one in facts.items()},
+        lints={path: lint(facts[path], found[path], look.gpus) for path in facts},
+        builds={path: one.build for path, one in facts.items()},
         look=look,
     )
 
 
-def trap_warnings(specs: Iterable[UnitSpec], builds_dir: Path) -> Mapping[str, tuple[str, ...]]:
-    """Return a sentence for each trap of profiles that were compiled a moment ago, by profile."""
+def trap_warnings(specs: Sequence[UnitSpec], builds_dir: Path) -> Mapping[str, tuple[str, ...]]:
+    """Return a sentence for each trap of profiles that were compiled a moment ago, by their files' paths."""
+    lints = lint_profiles(specs, builds_dir).lints
+    names = {spec.applied.source_path: spec.applied.name for spec in specs}
     return {
-        name: (
-            *(f"{name}: {warning_of(one)}" for one in found.sprung),
-            *(f"{name}: {note}" for note in found.notes),
+        path: (
+            *(f"{names[path]}: {warning_of(one)}" for one in found.sprung),
+            *(f"{names[path]}: {note}" for note in found.notes),
         )
-        for name, found in sorted(lint_profiles(specs, builds_dir).lints.items())
+        for path, found in sorted(lints.items(), key=lambda item: names[item[0]])
     }
 
 

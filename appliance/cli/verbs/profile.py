@@ -38,9 +38,8 @@ def run(arguments: Arguments, streams: Streams) -> int:
 
 def _with_warnings(checked: Sequence[Checked], settings: Settings) -> list[Checked]:
     """Return what was checked, with what would keep its engines from starting, and its traps."""
-    good = {c.spec.applied.name: c.spec for c in checked if c.spec is not None and not c.error}
-    builds_dir = settings.applied_dir / BUILDS
-    traps = trap_warnings(good.values(), builds_dir)
+    good = [c.spec for c in checked if c.spec is not None and not c.error]
+    traps = trap_warnings(good, settings.applied_dir / BUILDS)
     return [_with_its_warnings(one, settings, traps) for one in checked]
 
 
@@ -52,7 +51,7 @@ def _with_its_warnings(
     applied = checked.spec.applied
     builds_dir = settings.applied_dir / BUILDS
     found = start_warnings({applied.name: applied}, settings.unit_dir, builds_dir)
-    return replace(checked, warnings=(*found, *traps[applied.name]))
+    return replace(checked, warnings=(*found, *traps[applied.source_path]))
 
 
 def _report(checked: Sequence[Checked], arguments: Arguments, streams: Streams) -> None:

@@ -27,8 +27,8 @@ def run(arguments: Arguments, streams: Streams) -> int:
     layout = layout_of(settings, Systemctl().version())
     installed = renderable(load_specs(settings), layout)
     checked = list(checked_profiles(arguments.targets, settings, installed, layout))
-    good = {c.spec.applied.name: c.spec for c in checked if c.spec is not None and not c.error}
-    report = lint_profiles(good.values(), settings.applied_dir / BUILDS)
+    good = [c.spec for c in checked if c.spec is not None and not c.error]
+    report = lint_profiles(good, settings.applied_dir / BUILDS)
     if arguments.json:
         streams.out.document(_document(checked, report))
     else:
@@ -42,7 +42,7 @@ def _lint_of(checked: Checked, report: LintReport) -> Lint | None:
     """Return the lint of a profile; None: its file is wrong."""
     if checked.spec is None or checked.error:
         return None
-    return report.lints[checked.spec.applied.name]
+    return report.lints[checked.spec.applied.source_path]
 
 
 def _print(checked: Sequence[Checked], report: LintReport, streams: Streams) -> None:
@@ -91,12 +91,12 @@ def _document(checked: Sequence[Checked], report: LintReport) -> dict[str, objec
 def _profile_row(one: Checked, report: LintReport) -> dict[str, object]:
     found = _lint_of(one, report)
     lint = Lint() if found is None else found
-    name = None if one.spec is None else one.spec.applied.name
+    path = "" if one.spec is None else one.spec.applied.source_path
     return {
         "file": one.file,
         "ok": not one.error,
         "error": one.error or None,
-        "build": None if name is None else known_version(report.builds.get(name)),
+        "build": known_version(report.builds.get(path)),
         "traps": [_trap_row(sprung) for sprung in lint.sprung],
         "allowed": [str(trap) for trap in lint.allowed],
         "unchecked": [str(trap) for trap in lint.unchecked],

@@ -71,6 +71,15 @@ def test_a_file_anywhere_and_a_wrong_one(box: CliBox, tmp_path: Path) -> None:
     assert lint(box, "nobody").status == 4
 
 
+def test_a_file_with_the_name_of_a_profile(box: CliBox, tmp_path: Path) -> None:
+    """A file is linted by itself, also beside the installed profile of the same name."""
+    file = tmp_path / "a.toml"
+    file.write_text(ASYMMETRIC)
+    ended = lint(box, "a", str(file), a=MINIMAL["llama-server"])
+    assert ended.status == 1
+    assert ended.out.startswith(f"a.toml: no trap\n{file}: 1 trap\n")
+
+
 def test_an_empty_box(box: CliBox) -> None:
     """A box without profiles says so."""
     ended = lint(box)

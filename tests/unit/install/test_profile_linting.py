@@ -15,6 +15,8 @@ from tests.fakes.trap_samples import spec_of_profile
 from tests.pretend.building import NAME, build
 from tests.pretend.gpus import GIB, Gpus
 
+PATH = "/etc/appliance/profiles/p.toml"
+"""File of the profile that each test lints."""
 Q4_0 = ("llama-server", "kv = 'q4_0'")
 
 
@@ -36,10 +38,12 @@ def gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Gpus:
 def test_the_boxs_own_gpus_decide(gpus: Gpus, tmp_path: Path) -> None:
     """A trap of Blackwell is told on such cards, and not on others."""
     report = lint_profiles([spec_of_profile(*Q4_0)], tmp_path)
-    assert [one.trap.name for one in report.lints["p"].sprung] == [TrapName.Q4_0_CACHE_ON_BLACKWELL]
+    assert [one.trap.name for one in report.lints[PATH].sprung] == [
+        TrapName.Q4_0_CACHE_ON_BLACKWELL
+    ]
     assert [gpu.capability_text for gpu in report.look.hardware] == ["12.0", "12.0"]
     gpus.change({"*.capability": "8.9"})
-    assert lint_profiles([spec_of_profile(*Q4_0)], tmp_path).lints["p"].sprung == ()
+    assert lint_profiles([spec_of_profile(*Q4_0)], tmp_path).lints[PATH].sprung == ()
 
 
 def test_nobody_asks_the_gpus_for_nothing(gpus: Gpus, tmp_path: Path) -> None:
@@ -57,7 +61,7 @@ def test_a_driver_that_hangs_leaves_traps_unchecked(gpus: Gpus, tmp_path: Path) 
     began_s = time.monotonic()
     report = lint_profiles([spec_of_profile(*Q4_0)], tmp_path)
     assert time.monotonic() - began_s < 8
-    assert report.lints["p"].unchecked == (TrapName.Q4_0_CACHE_ON_BLACKWELL,)
+    assert report.lints[PATH].unchecked == (TrapName.Q4_0_CACHE_ON_BLACKWELL,)
     assert report.look.problem.startswith("the GPU driver hangs")
 
 
@@ -79,8 +83,8 @@ def test_the_build_of_an_engine_is_known_from_its_record(tmp_path: Path) -> None
     )
     (tmp_path / "p.json").write_text(encoded(record))
     report = lint_profiles([spec], tmp_path)
-    assert report.lints["p"].unchecked == ()
-    build_found = report.builds["p"]
+    assert report.lints[PATH].unchecked == ()
+    build_found = report.builds[PATH]
     assert build_found is not None
     assert build_found.version == "b11549 (1a2b3c4d)"
 
@@ -93,17 +97,17 @@ def test_a_unit_that_systemd_does_not_have_is_told(tmp_path: Path) -> None:
     )
     if not Path("/usr/lib/systemd/system").is_dir():
         pytest.skip("this machine has no systemd; that such a unit is told stays unproved")
-    (warning,) = trap_warnings([spec_of_profile("vllm", keys)], tmp_path)["p"]
+    (warning,) = trap_warnings([spec_of_profile("vllm", keys)], tmp_path)[PATH]
     assert warning.startswith("p: trap missing-unit: ")
     assert "; here no-such-thing.service: " in warning
 
 
 def test_a_profile_without_traps_has_no_warnings(tmp_path: Path) -> None:
     """Each profile has its entry, also where there is nothing to tell."""
-    assert trap_warnings([spec_of_profile("xllamacpp")], tmp_path) == {"p": ()}
+    assert trap_warnings([spec_of_profile("xllamacpp")], tmp_path) == {PATH: ()}
 
 
 def test_a_box_whose_memory_is_not_known(tmp_path: Path) -> None:
     """Traps of main memory stay silent where the kernel does not tell its size."""
     report = lint_profiles([spec_of_profile("xllamacpp")], tmp_path, root=f"{tmp_path}/")
-    assert report.lints["p"].sprung == ()
+    assert report.lints[PATH].sprung == ()
