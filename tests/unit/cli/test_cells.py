@@ -111,6 +111,8 @@ def test_a_huge_text_takes_no_longer_than_its_beginning() -> None:
         ("one two three", 8, ["one two", "  three"]),
         ("    one two three", 13, ["    one two", "      three"]),
         ("RAM 16 of 32 GiB · up 3 s", 21, ["RAM 16 of 32 GiB ·", "  up 3 s"]),
+        ("RAM 16 of 32 GiB - up 3 s", 21, ["RAM 16 of 32 GiB -", "  up 3 s"]),
+        ("- a line that begins so", 14, ["- a line that", "  begins so"]),
         ("aeon  serving  vllm :8023", 18, ["aeon  serving", "  vllm :8023"]),
         ("a · long sentence goes on", 18, ["a · long sentence", "  goes on"]),
         (
