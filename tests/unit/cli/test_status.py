@@ -85,7 +85,7 @@ def test_status_screen(box: CliBox) -> None:
 
 
 def test_status_says_what_is_wrong_and_what_runs(box: CliBox) -> None:
-    """Notes, the running operation and the reasons are all on the screen."""
+    """Notes, the running operation and the reasons are all on the screen, the operation once."""
     content = document(
         profile_row("genesis", "loading", status_text="loading 3.0 of 18.1 GiB", note="edited"),
         operation={
@@ -95,8 +95,13 @@ def test_status_says_what_is_wrong_and_what_runs(box: CliBox) -> None:
             "rolling_back": False,
             "elapsed_s": 12.0,
             "text": "loading 3.0 of 18.1 GiB",
+            "requested_by": "ana (uid 1000, pid 4121)",
         },
-        verdict={"state": "nothing", "exit": 3, "why": ["switch to genesis is running"]},
+        verdict={
+            "state": "nothing",
+            "exit": 3,
+            "why": ["switch to genesis by ana is running (load): appliance wait", "a GPU is lost"],
+        },
     )
     with FakeSupervisor(box.socket, answers(content)):
         ended = box.run("status")
@@ -106,8 +111,8 @@ def test_status_says_what_is_wrong_and_what_runs(box: CliBox) -> None:
         "    loading 3.0 of 18.1 GiB",
         "    edited",
         "",
-        "switch to genesis: load, 12.0 s (loading 3.0 of 18.1 GiB)",
-        "switch to genesis is running",
+        "switch to genesis by ana: load, 12.0 s (loading 3.0 of 18.1 GiB)",
+        "a GPU is lost",
     ]
 
 
