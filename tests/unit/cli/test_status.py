@@ -156,7 +156,7 @@ FAILED_REPAIR = "by supervisor 2 h ago: failed (aeon did not start) in 9.0 s"
 def test_status_tells_the_last_operation(
     box: CliBox, told: Mapping[str, object], line: str
 ) -> None:
-    """Who asked and how it ended, after it is over too; no refusal, and no failed repair of what serves since."""
+    """Requester and outcome of what is over; no refusal, and a failed repair beside what serves since says so."""
     nova = profile_row("nova", "serving")
     with FakeSupervisor(box.socket, answers(document(GENESIS, AEON, nova, **told))):
         ended = box.run("status")

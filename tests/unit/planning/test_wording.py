@@ -65,7 +65,7 @@ def test_unknown_watch(name: str, known: list[str], text: str) -> None:
 def test_a_running_operation_is_one_sentence(
     operation: Mapping[str, object] | None, sentences: list[str]
 ) -> None:
-    """Who asked for it, without the process, and where it is."""
+    """Kind, target, requester without the process, and phase."""
     assert running_sentences(operation) == sentences
 
 
