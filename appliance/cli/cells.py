@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 _STYLE: Final = re.compile(r"\x1b\[([0-9;]*)m")
 _RESET: Final = "\x1b[0m"
+_LARGER_PART: Final = re.compile(r"\d (?:d|h|min)$")
+"""End of a text that goes on with the smaller part of a duration, such as ``40 s``."""
 _WIDE: Final = frozenset("WF")
 _MOST_MARKS: Final = 2
 """Marks (accents) kept on one character: more only smear over other lines, and cost bytes."""
@@ -94,7 +96,7 @@ def folded(text: str, columns: int, *, hang: int | None = None) -> list[str]:
     """Return a painted text on lines of at most `columns` cells, with every word whole.
 
     Lines break between parts (two spaces, or after a middle dot, in ASCII a hyphen) where that leaves no line
-    half empty, else between words, but not behind a number, which stays with its unit. A word that is wider than
+    half empty, else between words, but not within an amount such as ``1 min 40 s``. A word that is wider than
     the screen has a line of its own, for the terminal to wrap: so a path or an address can still be copied.
 
     Args:
@@ -128,8 +130,7 @@ def _fold(characters: list[_Character], begin: int, word: int, room: int) -> int
             if used > room:
                 # The first word is wider than the line.
                 return at
-            # A number stays with its unit.
-            if between_words is None or not characters[at - 1][1].isdigit():
+            if between_words is None or not _is_in_amount(characters, at):
                 between_words = at
             spaces = at
             while spaces < len(characters) and characters[spaces][1] == " ":
@@ -141,6 +142,16 @@ def _fold(characters: list[_Character], begin: int, word: int, room: int) -> int
         if used > room and between_words is not None:
             return between_words if between_parts is None else between_parts
     return len(characters)
+
+
+def _is_in_amount(characters: list[_Character], at: int) -> bool:
+    """Tell whether a space is within an amount: behind a number, or between the parts of a duration."""
+    if characters[at - 1][1].isdigit():
+        return True
+    if at + 1 == len(characters) or not characters[at + 1][1].isdigit():
+        return False
+    before = "".join(character for _, character, _ in characters[max(at - 5, 0) : at])
+    return _LARGER_PART.search(before) is not None
 
 
 def _is_dot(characters: list[_Character], at: int) -> bool:
