@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 _STYLE: Final = re.compile(r"\x1b\[([0-9;]*)m")
 _RESET: Final = "\x1b[0m"
+_LARGER_PART: Final = re.compile(r"\d (?:d|h|min)$")
+"""End of a text that goes on with the smaller part of a duration, such as ``40 s``."""
 _WIDE: Final = frozenset("WF")
 _MOST_MARKS: Final = 2
 """Marks (accents) kept on one character: more only smear over other lines, and cost bytes."""
@@ -93,9 +95,9 @@ def wrapped(text: str, columns: int, *, indent: int = 0, most: int = 20) -> list
 def folded(text: str, columns: int, *, hang: int | None = None) -> list[str]:
     """Return a painted text on lines of at most `columns` cells, with every word whole.
 
-    Lines break between parts (two spaces, or after a middle dot) where that leaves no line half empty, else
-    between words, but not behind a number, which stays with its unit. A word that is wider than the screen has a line of its own, for the terminal to wrap:
-    so a path or an address can still be copied.
+    Lines break between parts (two spaces, or after a middle dot, in ASCII a hyphen) where that leaves no line
+    half empty, else between words, but not within an amount such as ``1 min 40 s``. A word that is wider than
+    the screen has a line of its own, for the terminal to wrap: so a path or an address can still be copied.
 
     Args:
         text: The text, without line breaks.
@@ -128,19 +130,34 @@ def _fold(characters: list[_Character], begin: int, word: int, room: int) -> int
             if used > room:
                 # The first word is wider than the line.
                 return at
-            # A number stays with its unit.
-            if between_words is None or not characters[at - 1][1].isdigit():
+            if between_words is None or not _is_in_amount(characters, at):
                 between_words = at
             spaces = at
             while spaces < len(characters) and characters[spaces][1] == " ":
                 spaces += 1
-            is_end = characters[at - 1][1] == "·" or spaces - at > 1
+            is_end = spaces - at > 1 or _is_dot(characters, at - 1)
             if is_end and used + spaces - at > room // 2:
                 between_parts = at
         used += cells
         if used > room and between_words is not None:
             return between_words if between_parts is None else between_parts
     return len(characters)
+
+
+def _is_in_amount(characters: list[_Character], at: int) -> bool:
+    """Tell whether a space is within an amount: behind a number, or between the parts of a duration."""
+    if characters[at - 1][1].isdigit():
+        return True
+    if at + 1 == len(characters) or not characters[at + 1][1].isdigit():
+        return False
+    before = "".join(character for _, character, _ in characters[max(at - 5, 0) : at])
+    return _LARGER_PART.search(before) is not None
+
+
+def _is_dot(characters: list[_Character], at: int) -> bool:
+    """Tell whether a character is a middle dot, or the free-standing hyphen of a terminal without one."""
+    character = characters[at][1]
+    return character == "·" or (character == "-" and at > 0 and characters[at - 1][1] == " ")
 
 
 _Character = tuple[str, str, int]

@@ -76,7 +76,8 @@ def running_sentences(operation: Mapping[str, object] | None) -> list[str]:
     if operation is None:
         return []
     target = operation.get("target")
-    names = joined([str(n) for n in target]) if isinstance(target, (list, tuple)) else ""
+    listed = [str(n) for n in target] if isinstance(target, (list, tuple)) else []
+    names = joined(listed, nothing="")  # a stop or a hold without names is of everything
     kind = operation.get("kind", "an operation")
     what = f"{kind} to {names}" if kind == "switch" else f"{kind} {names}".rstrip()
     requester = operation.get("requested_by")

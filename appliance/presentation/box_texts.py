@@ -259,16 +259,17 @@ def _listening_parts(listening: Json) -> Iterable[str]:
     tls = text_in(listening, "tls")
     if tls in {"on", "renewed"}:
         yield "TLS beyond this machine"
-    if tls == "renewed":
-        yield f"the renewed certificate waits for a restart: {_RESTART}"
     if absent := texts_in(listening, "absent"):
         yield f"{joined(absent)} {'are' if absent[1:] else 'is'} not there yet"
-    if tls == "waiting":
-        yield f"TLS waits for a restart: {_RESTART}"
+    if keys := int(number_in(listening, "keys") or 0):
+        yield "1 key" if keys == 1 else f"{keys} keys"
+    # What has a command stands last: it is copied to the end of the line.
     if listening.get("closed"):
         yield "closed to other machines until there is a key: appliance key add NAME"
-    elif keys := int(number_in(listening, "keys") or 0):
-        yield "1 key" if keys == 1 else f"{keys} keys"
+    if tls == "renewed":
+        yield f"the renewed certificate waits for a restart: {_RESTART}"
+    if tls == "waiting":
+        yield f"TLS waits for a restart: {_RESTART}"
 
 
 def _gateway_row(document: Json | StatusDocument) -> Json:

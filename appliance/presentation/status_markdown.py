@@ -10,7 +10,7 @@ from appliance.planning.status.document import AlertSection, ProfileRow, StatusD
 from appliance.planning.status.speed_row import DECODE, band_text, rate_text, speed_row
 from appliance.planning.wording import joined
 from appliance.presentation.alert_texts import alert_text, delivery_line, silence_text, subject_name
-from appliance.presentation.box_texts import header
+from appliance.presentation.box_texts import header, mark_text
 from appliance.presentation.clock_times import utc_second
 from appliance.protocol.json_values import Json, objects_in, text_in
 
@@ -37,17 +37,24 @@ def _profiles(document: StatusDocument) -> Iterable[str]:
     rows = [
         (
             f"`{row['name']}`",
-            row["mark"] or "unknown",
             row["state"],
+            "yes" if row["committed"] else "",
             row["engine"],
             f"`{row['endpoint']}`",
+            _mark(row["mark"] or "unknown"),
             _speed(row, reports.get(row["name"])),
             row["note"] or "",
         )
         for row in document["profiles"]
     ]
-    heads = ("Profile", "Mark", "State", "Engine", "Endpoint", "Speed", "Note")
+    heads = ("Profile", "State", "Committed", "Engine", "Endpoint", "Mark", "Speed", "Note")
     yield from _table("Profiles", heads, rows, nothing="No profile is applied.")
+
+
+def _mark(mark: str) -> str:
+    """Return a mark with what it means; a retired one says it itself."""
+    meaning = mark_text(mark)
+    return mark if meaning == mark else f"{mark} ({meaning})"
 
 
 def _speed(row: ProfileRow, report: Json | None) -> str:
@@ -63,7 +70,7 @@ def _speed(row: ProfileRow, report: Json | None) -> str:
 
 def _watches(document: StatusDocument) -> Iterable[str]:
     rows = [
-        (f"`{text_in(row, 'name')}`", text_in(row, "mark"))
+        (f"`{text_in(row, 'name')}`", _mark(text_in(row, "mark")))
         for row in objects_in(document, "watches")
     ]
     if rows:

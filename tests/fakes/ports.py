@@ -69,6 +69,8 @@ class FakeGateway:
         self.away = False
         self.figures: dict[str, dict[str, object]] = {}
         """Figures that the gateway has measured, by profile."""
+        self.listening: dict[str, object] | None = None
+        """Where the gateway listens; None: it does not say."""
         self.listed: dict[str, dict[str, object]] = {}
         """Rows of requests in flight and held, by id."""
         self.questions = 0
@@ -103,7 +105,10 @@ class FakeGateway:
 
     async def stats(self) -> Mapping[str, object] | None:
         self.questions += 1
-        return None if self.away else {"uptime_s": 1.0, "profiles": self.figures, "keys": {}}
+        if self.away:
+            return None
+        told: dict[str, object] = {"uptime_s": 1.0, "profiles": self.figures, "keys": {}}
+        return told if self.listening is None else told | {"listening": self.listening}
 
     async def requests(self) -> Mapping[str, object] | None:
         return None if self.away else {"requests": list(self.listed.values()), "left_off": 0}

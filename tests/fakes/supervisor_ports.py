@@ -6,6 +6,7 @@ from typing import Final, TypeVar
 from appliance.domain.observed import Observed
 from appliance.domain.operations import Operation, RunCaller
 from appliance.domain.profile import Catalogue
+from appliance.planning.status.box_status import InstalledForm
 from appliance.planning.status.stalls import Stall
 from appliance.ports import (
     Gateway,
@@ -46,6 +47,21 @@ _NO_FILES: Final = make_snapshot(
     unit_dir="/nonexistent", applied_dir="/nonexistent", profiles_dir="/nonexistent"
 )
 _SETTINGS: Final = make_snapshot(look_every_s=1.0)
+
+
+class FakeFileComparison(FileComparison):
+    """Comparison with the files on disk whose result a test sets."""
+
+    def __init__(self) -> None:
+        super().__init__(_NO_FILES, lambda: 0.0)
+        self.form = InstalledForm()
+
+    def compared(
+        self, catalogue: Catalogue, observed: Observed, edited: frozenset[str]
+    ) -> InstalledForm:
+        """Return the result that was set."""
+        del catalogue, observed, edited
+        return self.form
 
 
 class FakePorts:
@@ -156,7 +172,7 @@ class FakePorts:
         *,
         gateway_damage: Callable[[], str | None] = lambda: None,
         stalls: Callable[[], Mapping[str, Stall]] = dict,
-        files: SettingsSnapshot | None = None,
+        files: FileComparison | None = None,
     ) -> BoxStatus:
         """Return the object that answers ``appliance status``."""
         return BoxStatus(
@@ -171,7 +187,7 @@ class FakePorts:
             gateway_damage=gateway_damage,
             stalls=stalls,
             verifications=supervisor.verifier.known,
-            files=FileComparison(files or _NO_FILES, self.clock.monotonic_s),
+            files=files or FakeFileComparison(),
         )
 
     def serve(self, *names: str) -> None:

@@ -36,6 +36,8 @@ from appliance.domain.trap_names import TrapName
 from appliance.install.apply import ApplyOptions
 from appliance.planning.linting.traps import TRAPS
 from appliance.planning.memory.peak import ObservedPeak
+from appliance.planning.status.box_status import InstalledForm
+from appliance.planning.status.document import ProfileFileRow
 from appliance.protocol.conversation.codec import ResultEvent
 from appliance.settings import load_settings
 from appliance.supervisor.client_requests import ClientRequests
@@ -47,7 +49,7 @@ from tests.fakes.bench_outcomes import compared_bench
 from tests.fakes.operator_accounts import token_desk
 from tests.fakes.profiles import FakeProfiles
 from tests.fakes.settings import make_snapshot
-from tests.fakes.supervisor_ports import FakePorts
+from tests.fakes.supervisor_ports import FakeFileComparison, FakePorts
 from tests.fakes.systemctl import FakeSystemctl
 
 __all__ = [
@@ -69,6 +71,7 @@ __all__ = [
     "GpuState",
     "GroupMemory",
     "Holder",
+    "InstalledForm",
     "Kind",
     "Mark",
     "Need",
@@ -79,6 +82,7 @@ __all__ = [
     "Outcome",
     "Output",
     "Phase",
+    "ProfileFileRow",
     "Quality",
     "Supervised",
     "Supervisor",
@@ -171,6 +175,7 @@ class Supervised:
     stalls: StallWatch
     status: BoxStatus
     server: ControlVerbs
+    files: FakeFileComparison
     gateway_damage: str | None = None
 
     async def document(self) -> dict[str, Any]:
@@ -193,8 +198,13 @@ async def supervised(
     supervisor = fakes.supervisor_as(AskedSupervisor, profiles, settings=make_snapshot())
     ledger = fakes.memory_sampler(supervisor.last_look)
     stalls = fakes.stall_watch(supervisor.last_look)
+    files = FakeFileComparison()
     status = fakes.status(
-        supervisor, ledger, gateway_damage=lambda: box.gateway_damage, stalls=stalls.stalls
+        supervisor,
+        ledger,
+        gateway_damage=lambda: box.gateway_damage,
+        stalls=stalls.stalls,
+        files=files,
     )
     server = ControlVerbs(
         supervisor,
@@ -212,6 +222,7 @@ async def supervised(
         stalls=stalls,
         status=status,
         server=server,
+        files=files,
     )
     tasks = [asyncio.create_task(supervisor.run()), asyncio.create_task(ledger.run())]
     try:

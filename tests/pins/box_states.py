@@ -12,12 +12,14 @@ from tests.pins.appliance_code import (
     ActiveState,
     Finished,
     Goal,
+    InstalledForm,
     Kind,
     Mark,
     ObservedUnit,
     Operation,
     Outcome,
     Phase,
+    ProfileFileRow,
 )
 from tests.pins.status_box import BASE, StatusBox, state
 
@@ -113,6 +115,27 @@ async def _(box: StatusBox) -> None:
     box.give("aeon", replace(unit, needs_reload=True))
 
 
+@state("not in force")
+async def _(box: StatusBox) -> None:
+    directory = "/etc/appliance/profiles"
+    fault = 'bad.toml:3 "ctxsize": unknown key; did you mean "ctx_size"?'
+    mini = replace(box.fakes.systemd.observed().unit("mini"), needs_reload=True)
+    box.give("mini", mini)
+    box.supervised.files.form = InstalledForm(
+        outdated=frozenset({"aeon"}),
+        unit_changes={"aeon": ("+Nice=5",)},
+        profile_files=(
+            ProfileFileRow(
+                name="bad", file=f"{directory}/bad.toml", state="faulty", text=f"{fault}\nmore"
+            ),
+            ProfileFileRow(
+                name="embedder", file=f"{directory}/embedder.toml", state="removed", text=""
+            ),
+            ProfileFileRow(name="new", file=f"{directory}/new.toml", state="unapplied", text=""),
+        ),
+    )
+
+
 @state("marks")
 async def _(box: StatusBox) -> None:
     await box.supervisor.mark("mini", Mark.RETIRED, by="ana")
@@ -135,6 +158,32 @@ async def _(box: StatusBox) -> None:
 @state("ended by itself")
 async def _(box: StatusBox) -> None:
     box.fakes.processes.crash("aeon", status=0)
+
+
+@state("crash loop")
+async def _(box: StatusBox) -> None:
+    crashed = ObservedUnit(
+        active=ActiveState.ACTIVATING,
+        sub="auto-restart",
+        result="exit-code",
+        exit_status=1,
+        restarts=3,
+        status_text="serving on :8023, ready after 3.20 s",
+        has_engine_text=True,
+    )
+    box.give("aeon", crashed)
+
+
+@state("starts after a crash")
+async def _(box: StatusBox) -> None:
+    starts = ObservedUnit(
+        active=ActiveState.ACTIVATING,
+        sub="start",
+        restarts=1,
+        status_text="loading: 4.2 GiB resident, 12 s",
+        has_engine_text=True,
+    )
+    box.give("aeon", starts)
 
 
 @state("waits for its next start")
@@ -326,6 +375,27 @@ async def _(box: StatusBox) -> None:
             finished_unix_s=box.fakes.clock.unix_s() - 9,
         )
     )
+
+
+def _ended(box: StatusBox, operation: Operation, outcome: Outcome, message: str) -> None:
+    finished_s = box.fakes.clock.unix_s() - 40 + operation.id
+    ended = Finished(
+        operation=operation, outcome=outcome, message=message, finished_unix_s=finished_s
+    )
+    box.fakes.store.ended.append(ended)
+
+
+@state("failed repair, serves since")
+async def _(box: StatusBox) -> None:
+    repair = _operation(box, Kind.REPAIR, "aeon", requested_by="supervisor")
+    _ended(box, repair, Outcome.FAILED, "aeon did not start")
+
+
+@state("refused since the last change")
+async def _(box: StatusBox) -> None:
+    _ended(box, _operation(box, Kind.SWITCH, "aeon"), Outcome.DONE, "aeon is serving")
+    refused = _operation(box, Kind.SWITCH, "genesis", id=2, requested_by="ben")
+    _ended(box, refused, Outcome.REFUSED, "needs ≈31 GiB of VRAM, the GPUs have 24")
 
 
 @state("restarted in vain")

@@ -163,6 +163,17 @@ async def _(box: StatusBox) -> None:
     await box.supervised.document()  # engines are asked once somebody looks
 
 
+@state("gateway listens")
+async def _(box: StatusBox) -> None:
+    box.fakes.gateway.listening = {
+        "addresses": ["127.0.0.1:8010", "192.0.2.5:8010"],
+        "absent": ["wg0"],
+        "tls": "waiting",
+        "keys": 2,
+        "closed": False,
+    }
+
+
 @state("gateway away")
 async def _(box: StatusBox) -> None:
     box.fakes.gateway.away = True

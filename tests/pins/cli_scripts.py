@@ -758,3 +758,28 @@ SCREENS["usage errors"] = Script(
     ),
     ("aeon",),
 )
+SCREENS["refusals"] = Script(
+    (
+        "mark mini retired",
+        "switch mini",
+        "uncommit aeon",
+        _standing_in(Phase.LOAD),
+        "switch genesis --no-wait",
+        "switch aeon",
+        "hold",
+        "uncommit aeon",
+        "operations",
+        _standing_in(Phase.LOAD, until_asked=True),
+        "cancel",
+        _standing_in(None),
+        _disk_full,
+        "switch genesis",
+        _supervisor_ends,
+        "list",
+        "switch genesis",
+        "stop",
+        "operations",
+        "wait",
+    ),
+    ("aeon",),
+)

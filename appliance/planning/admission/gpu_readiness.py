@@ -47,9 +47,10 @@ def reader_failure(box: BoxFacts) -> str:
 
 def _device_findings(applied: Applied, box: BoxFacts) -> Iterator[PreflightFinding]:
     present = sorted({*box.gpu_total_bytes, *box.devices})
-    used = used_gpus(applied, present)
-    if not used:
+    if not present:
         yield refuse(f"{applied.name} needs a GPU, the box has none{_remedy(applied, box)}")
+        return
+    used = used_gpus(applied, present)
     if missing := sorted(set(used) - set(present)):
         yield refuse(f"{applied.name} claims GPU {missing[0]}, the box has {len(present)}")
         return

@@ -4,7 +4,7 @@ The supervisor builds it from what it observes; the CLI builds the same document
 alone when the supervisor does not answer. `appliance.planning.status.verdict` has the verdict.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -260,10 +260,13 @@ def _profile_row(
         note=stall_words(stall)
         if stall is not None and state == "serving"
         else _note(unit, state, missed=missed, refusal=refusal)
-        or (difference_note(verification) if state == "serving" else "")
-        or _build_note(applied, build)
-        or _change_note(
-            applied.name, changed=changed, by_hand=bool(unit_changes), pending=bool(is_pending)
+        or _joined_notes(
+            difference_note(verification) if state == "serving" else None,
+            _build_note(applied, build),
+            # A restart may be all that the two above want.
+            *_change_notes(
+                applied.name, changed=changed, by_hand=bool(unit_changes), pending=bool(is_pending)
+            ),
         ),
     )
 
@@ -317,14 +320,19 @@ def _build_note(applied: Applied, build: EngineBuild | None) -> str | None:
     )
 
 
-def _change_note(name: str, *, changed: bool, by_hand: bool, pending: bool) -> str | None:
-    """Return what is not in force of a profile; None: everything is."""
-    parts = [
-        *(["its profile changed since it was applied: sudo appliance apply"] if changed else ()),
-        *(["its unit was changed by hand: sudo appliance apply shows how"] if by_hand else ()),
-        *([f"a restart is pending: appliance restart {name}"] if pending else ()),
-    ]
-    return "; ".join(parts) or None
+def _change_notes(name: str, *, changed: bool, by_hand: bool, pending: bool) -> Iterator[str]:
+    """Return what is not in force of a profile."""
+    if changed:
+        yield "its profile changed since it was applied: sudo appliance apply"
+    if by_hand:
+        yield "its unit was changed by hand: sudo appliance apply shows how"
+    if pending:
+        yield f"a restart is pending: appliance restart {name}"
+
+
+def _joined_notes(*notes: str | None) -> str | None:
+    """Return notes as one; None: there is none."""
+    return "; ".join(filter(None, notes)) or None
 
 
 def _hold_row(hold_until: HoldUntil, *, active: bool, by: str | None, now: float) -> HoldRow | None:

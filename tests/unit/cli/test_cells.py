@@ -111,6 +111,8 @@ def test_a_huge_text_takes_no_longer_than_its_beginning() -> None:
         ("one two three", 8, ["one two", "  three"]),
         ("    one two three", 13, ["    one two", "      three"]),
         ("RAM 16 of 32 GiB · up 3 s", 21, ["RAM 16 of 32 GiB ·", "  up 3 s"]),
+        ("RAM 16 of 32 GiB - up 3 s", 21, ["RAM 16 of 32 GiB -", "  up 3 s"]),
+        ("- a line that begins so", 14, ["- a line that", "  begins so"]),
         ("aeon  serving  vllm :8023", 18, ["aeon  serving", "  vllm :8023"]),
         ("a · long sentence goes on", 18, ["a · long sentence", "  goes on"]),
         (
@@ -121,6 +123,9 @@ def test_a_huge_text_takes_no_longer_than_its_beginning() -> None:
         ("/etc/appliance/profiles", 12, ["/etc/appliance/profiles"]),
         ("it needs 14.5 GiB", 13, ["it needs", "  14.5 GiB"]),
         ("4096 GiB", 6, ["4096", "  GiB"]),
+        ("it ran for 1 min 40 s", 17, ["it ran for", "  1 min 40 s"]),
+        ("in 5 min all of it", 9, ["in 5 min", "  all of", "  it"]),
+        ("the min 40 s", 8, ["the min", "  40 s"]),
         ("\x1b[31mone two three\x1b[0m", 8, ["\x1b[31mone two\x1b[0m", "  \x1b[31mthree\x1b[0m"]),
     ],
 )

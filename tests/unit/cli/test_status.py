@@ -85,7 +85,7 @@ def test_status_screen(box: CliBox) -> None:
 
 
 def test_status_says_what_is_wrong_and_what_runs(box: CliBox) -> None:
-    """Notes, the running operation and the reasons are all on the screen."""
+    """Notes, the running operation and the reasons are all on the screen, the operation once."""
     content = document(
         profile_row("genesis", "loading", status_text="loading 3.0 of 18.1 GiB", note="edited"),
         operation={
@@ -95,8 +95,13 @@ def test_status_says_what_is_wrong_and_what_runs(box: CliBox) -> None:
             "rolling_back": False,
             "elapsed_s": 12.0,
             "text": "loading 3.0 of 18.1 GiB",
+            "requested_by": "ana (uid 1000, pid 4121)",
         },
-        verdict={"state": "nothing", "exit": 3, "why": ["switch to genesis is running"]},
+        verdict={
+            "state": "nothing",
+            "exit": 3,
+            "why": ["switch to genesis by ana is running (load): appliance wait", "a GPU is lost"],
+        },
     )
     with FakeSupervisor(box.socket, answers(content)):
         ended = box.run("status")
@@ -106,25 +111,56 @@ def test_status_says_what_is_wrong_and_what_runs(box: CliBox) -> None:
         "    loading 3.0 of 18.1 GiB",
         "    edited",
         "",
-        "switch to genesis: load, 12.0 s (loading 3.0 of 18.1 GiB)",
-        "switch to genesis is running",
+        "switch to genesis by ana: load, 12.0 s (loading 3.0 of 18.1 GiB)",
+        "a GPU is lost",
     ]
 
 
-def test_status_tells_the_last_operation(box: CliBox) -> None:
-    """An operation that failed is still told after it is over."""
-    last = {
-        "kind": "switch",
-        "target": ["aeon"],
-        "outcome": "rolled-back",
-        "message": "aeon did not start",
-        "finished_unix_s": 0.0,
-        "age_s": 7200.0,
-        "ms": 9000.0,
-    }
-    with FakeSupervisor(box.socket, answers(document(GENESIS, last_operation=last))):
+LAST = {
+    "kind": "switch",
+    "target": ["aeon"],
+    "outcome": "rolled-back",
+    "message": "aeon did not start",
+    "requested_by": "ana (uid 1000, pid 7)",
+    "finished_unix_s": 0.0,
+    "age_s": 7200.0,
+    "ms": 9000.0,
+}
+REPAIR = {**LAST, "kind": "repair", "requested_by": "supervisor", "outcome": "failed"}
+REFUSED = {**LAST, "outcome": "refused", "message": "busy"}
+FAILED_REPAIR = "by supervisor 2 h ago: failed (aeon did not start) in 9.0 s"
+
+
+@pytest.mark.parametrize(
+    ("told", "line"),
+    [
+        (
+            {"last_operation": LAST},
+            "last: switch to aeon by ana 2 h ago: rolled-back (aeon did not start) in 9.0 s",
+        ),
+        (
+            {"last_operation": REFUSED, "last_change": {**LAST, "outcome": "done"}},
+            "last: switch to aeon by ana 2 h ago: done in 9.0 s",
+        ),
+        ({"last_change": REPAIR}, f"last: repair aeon {FAILED_REPAIR}"),
+        (
+            {"last_change": {**REPAIR, "target": ["genesis"]}},
+            f"last: repair genesis {FAILED_REPAIR}; it serves now",
+        ),
+        (
+            {"last_change": {**REPAIR, "target": ["genesis", "nova"]}},
+            f"last: repair genesis and nova {FAILED_REPAIR}; they serve now",
+        ),
+    ],
+)
+def test_status_tells_the_last_operation(
+    box: CliBox, told: Mapping[str, object], line: str
+) -> None:
+    """Requester and outcome of what is over; no refusal, and a failed repair beside what serves since says so."""
+    nova = profile_row("nova", "serving")
+    with FakeSupervisor(box.socket, answers(document(GENESIS, AEON, nova, **told))):
         ended = box.run("status")
-    assert "last: switch to aeon 2 h ago: rolled-back (aeon did not start) in 9.0 s" in ended.out
+    assert line in ended.out.splitlines()
 
 
 def test_status_tells_gpus_that_cannot_be_read(box: CliBox) -> None:
@@ -263,7 +299,7 @@ TLS_WAITS = "TLS waits for a restart: sudo systemctl restart appliance-gateway.s
         ),
         (
             {"absent": ["192.0.2.5", "wg0"], "tls": "waiting", "keys": 2},
-            f"{HERE} · 192.0.2.5 and wg0 are not there yet · {TLS_WAITS} · 2 keys",
+            f"{HERE} · 192.0.2.5 and wg0 are not there yet · 2 keys · {TLS_WAITS}",
         ),
         (
             {"tls": "renewed"},

@@ -19,12 +19,13 @@ from tests.fakes.profiles import applied
 from tests.fakes.supervisor_documents import answered_status, profile_row, status_document
 
 NOW = time.time()
+HERE = "`127.0.0.1:8022`"
 AT = NOW - 5 * 3600 - 60
 
 
 def supervisor(box: CliBox) -> FakeSupervisor:
     document = status_document(
-        profile_row("genesis", "serving", mark="live"),
+        profile_row("genesis", "serving", mark="live", committed=True),
         profile_row("aeon", "failed", note="a | b\n<c>"),
         supervisor={"state": "up", "uptime_s": None},
         watches=[
@@ -129,10 +130,12 @@ async def test_markdown_is_a_document_with_its_time(box: CliBox) -> None:
     assert "- serves after a boot: `genesis`" in lines
     assert "- aeon ended badly" in lines
     speed = "41.2 tok/s (baseline 41.0 ±1.2)"
-    assert f"| `genesis` | live | serving | vllm | `127.0.0.1:8022` | {speed} |  |" in lines
+    assert (
+        f"| `genesis` | serving | yes | vllm | {HERE} | live (people told) | {speed} |  |" in lines
+    )
     note = "a \\| b \\<c>"
-    assert f"| `aeon` | standby | failed | vllm | `127.0.0.1:8022` |  | {note} |" in lines
-    assert "| `nas` | live |" in lines
+    assert f"| `aeon` | failed |  | vllm | {HERE} | standby (nobody told) |  | {note} |" in lines
+    assert "| `nas` | live (people told) |" in lines
     assert "| `old` | retired |" in lines
     assert any(line.startswith("| warning | nas #A18 down: no route, since") for line in lines)
     assert any(line.endswith("by ana: new \\[disks](x)") for line in lines)

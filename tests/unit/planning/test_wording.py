@@ -1,8 +1,10 @@
 """Names, lists and suggestions as they are written for people."""
 
+from collections.abc import Mapping
+
 import pytest
 
-from appliance.planning.wording import closest, joined, no_such_profile
+from appliance.planning.wording import closest, joined, no_such_profile, running_sentences
 
 
 @pytest.mark.parametrize(
@@ -39,6 +41,32 @@ def test_unknown_profile(name: str, known: list[str], text: str) -> None:
 def test_unknown_watch(name: str, known: list[str], text: str) -> None:
     """Where watches are meant too, one of them may be the likely one."""
     assert no_such_profile(name, known, watches=["nas"]) == text
+
+
+@pytest.mark.parametrize(
+    ("operation", "sentences"),
+    [
+        (None, []),
+        (
+            {
+                "kind": "switch",
+                "target": ["a"],
+                "phase": "load",
+                "requested_by": "ana (uid 1000, pid 7)",
+            },
+            ["switch to a by ana is running (load): appliance wait"],
+        ),
+        (
+            {"kind": "stop", "target": [], "requested_by": "key laptop as x (uid 990, pid 8)"},
+            ["stop by key laptop is running (starting): appliance wait"],
+        ),
+    ],
+)
+def test_a_running_operation_is_one_sentence(
+    operation: Mapping[str, object] | None, sentences: list[str]
+) -> None:
+    """Kind, target, requester without the process, and phase."""
+    assert running_sentences(operation) == sentences
 
 
 def test_nothing_is_close_to_a_stranger() -> None:

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from appliance.domain.claims import NOTHING
 from appliance.domain.memory import DeviceMemory, GpuState, Holder, Quality
 from appliance.domain.observed import ActiveState, Observed, ObservedUnit
 from appliance.domain.operations import Goal, Kind
@@ -385,6 +386,15 @@ OPAQUE = gpu(1, quality=Quality.OPAQUE, problem="MIG divides it", total=0.0)
 def test_each_trouble_with_the_gpus_has_its_sentence(facts: BoxFacts, refused: str) -> None:
     """Without figures nothing is admitted, and what to do depends on why there are none."""
     assert refusal(look(declared(20), facts)) == refused
+
+
+def test_a_profile_that_claims_nothing_may_run_on_the_cpu() -> None:
+    """Beside `shared` it needs `gpus = []`, which without the other key would claim the CPU."""
+    profile = declared(1, claim=NOTHING, gpus=(0,))
+    assert refusal(look(profile, box())) == (
+        "genesis needs a GPU, the box has none; to run it on the CPU: gpus = [], beside shared = true in"
+        " genesis.toml, then sudo appliance apply"
+    )
 
 
 def test_a_lost_gpu_keeps_nobody_else_from_starting() -> None:

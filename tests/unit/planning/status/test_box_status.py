@@ -594,6 +594,12 @@ def test_the_build_of_an_engine_is_a_row_of_its_profile() -> None:
     catalogue = {**BOX, "genesis": replace(BOX["genesis"], command=command)}
     row = status({"genesis": UP}, catalogue=catalogue, installed=known)["profiles"][2]
     assert row["note"] == "its engine's build has no --gone: appliance show genesis"
+    outdated = replace(known, outdated=frozenset({"genesis"}))
+    row = status({"genesis": UP}, catalogue=catalogue, installed=outdated)["profiles"][2]
+    assert row["note"] == (
+        "its engine's build has no --gone: appliance show genesis;"
+        " a restart is pending: appliance restart genesis"
+    )
 
 
 def test_a_unit_edited_by_hand_is_not_said_to_be_an_edited_profile() -> None:
