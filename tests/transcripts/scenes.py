@@ -22,6 +22,7 @@ systemctl start appliance-supervisor.service appliance-gateway.service appliance
 appliance cancel >/dev/null 2>&1; appliance wait >/dev/null 2>&1
 rm -rf {_PROFILES}/* /etc/appliance/targets.toml /etc/appliance/canaries/*
 rm -rf /etc/systemd/system/appliance-backend-*.d
+for kind in key token; do appliance $kind ls | awk 'NR > 1 {{ print $2 }}' | xargs -rn 1 appliance $kind rm; done
 """
 _WITHOUT_SETTINGS: Final = """
 [ -e /etc/appliance/appliance.toml ] || exit 0
