@@ -55,7 +55,7 @@ def bring_checkout(box: Box) -> None:
 def bare(box: Box) -> None:
     """The appliance is not installed; there is somebody who will be an operator."""
     box.run(f"{CHECKOUT}/scripts/install.sh --uninstall --purge", check=False)
-    box.run(f"id -u {OPERATOR} || useradd -m {OPERATOR}")
+    _add_operator(box)
 
 
 def demo(box: Box) -> None:
@@ -79,7 +79,13 @@ def garage(box: Box) -> None:
     _serve(box, "genesis", "aeon")
 
 
+def _add_operator(box: Box) -> None:
+    """Add the user who is, or will be, an operator."""
+    box.run(f"id -u {OPERATOR} || useradd -m {OPERATOR}")
+
+
 def _apply(box: Box, profiles: Mapping[str, str]) -> None:
+    _add_operator(box)
     if box.run("systemctl is-active phone", check=False).returncode:
         serve = f"/usr/bin/python3 {CHECKOUT}/tests/fakes/ntfy_server.py --port 8085 --print"
         box.run(f"systemd-run -q --unit=phone {serve}")
