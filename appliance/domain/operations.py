@@ -150,6 +150,11 @@ class Operation:
         """Whether the operation goes back because its command has ended, not because it failed."""
         return self.cause is Cause.COMMAND_ENDED
 
+    @property
+    def failed_starts(self) -> frozenset[str]:
+        """Profiles that the operation was to start, where it goes back because of a failure."""
+        return frozenset(self.goal.start if self.cause is Cause.FAILURE else ())
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunCaller:

@@ -145,7 +145,7 @@ class AlertService:
         self.sender = OutboxSender(self.store, self.notifier, pace, renderer.render)
         self.figures = DeliveryFigures(
             self.store,
-            heartbeat=lambda: self.heartbeat.facts,
+            heartbeat=self.heartbeat.present_facts,
             targets=self.targets,
             trouble=lambda: self._names.trouble or self.sender.trouble or "",
             attempts=self.sender.attempts,

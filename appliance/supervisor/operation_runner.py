@@ -116,6 +116,7 @@ class Transaction:
         boot_choice: What the commit writes.
         caller: Of a run whose command waits for its ticket; None: of none, or it has been issued.
         on_look: Called with every look at the box.
+        completed: Returns a state for the gateway with what only the supervisor remembers.
     """
 
     def __init__(
@@ -134,6 +135,7 @@ class Transaction:
         boot_choice: BootChoice,
         caller: RunCaller | None,
         on_look: Callable[[Observed], None],
+        completed: Callable[[State, Observed], State],
     ) -> None:
         self._record = record
         self._catalogue = catalogue
@@ -148,6 +150,7 @@ class Transaction:
         self._boot_choice = boot_choice
         self._caller = caller
         self._on_look = on_look
+        self._completed = completed
         self._steps = Steps()
         self._cancel = asyncio.Event()
         """Set when the operation is cancelled, or gives way to another one."""
@@ -382,7 +385,9 @@ class Transaction:
         else:
             await self._boot_choice.write(self.operation)
         self._steps = replace(self._steps, committed=True)
-        self._record.tell(await self._gateway.release(self.gateway_state(observed)) or "")
+        # Complete: the requests that were held are answered by this state, not by a later one.
+        state = self._completed(self.gateway_state(observed), observed)
+        self._record.tell(await self._gateway.release(state) or "")
 
     async def _begin_rollback(self, reason: str, cause: Cause, failed: Phase) -> None:
         await self._enter(failed)
@@ -466,10 +471,17 @@ class Transaction:
 
 
 NewTransaction = Callable[
-    [Operation, Catalogue, RunCaller | None, Callable[[Observed], None]], Transaction
+    [
+        Operation,
+        Catalogue,
+        RunCaller | None,
+        Callable[[Observed], None],
+        Callable[[State, Observed], State],
+    ],
+    Transaction,
 ]
-"""Factory of transactions, from an operation's row, the applied profiles, the caller of a run, and
-a callback for every look at the box."""
+"""Factory of transactions, from an operation's row, the applied profiles, the caller of a run, a
+callback for every look at the box, and a function that completes a state for the gateway."""
 
 
 def transaction_factory(
@@ -493,6 +505,7 @@ def transaction_factory(
         catalogue: Catalogue,
         caller: RunCaller | None,
         on_look: Callable[[Observed], None],
+        completed: Callable[[State, Observed], State],
     ) -> Transaction:
         return Transaction(
             OperationRecord(operation, store=store, clock=clock),
@@ -508,6 +521,7 @@ def transaction_factory(
             boot_choice=boot_choice,
             caller=caller,
             on_look=on_look,
+            completed=completed,
         )
 
     return new_transaction

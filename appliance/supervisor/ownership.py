@@ -578,7 +578,7 @@ class Supervisor:
         latest: TimedObservation | None = None,
     ) -> Transaction:
         transaction = self._running = self._new_transaction(
-            operation, self._catalogue, caller, self._look_at
+            operation, self._catalogue, caller, self._look_at, self._completed
         )
         self._hub.begin(transaction)
         self._ended.clear()
@@ -648,6 +648,14 @@ class Supervisor:
             on_hold=boot_choice.holds(),
         )
 
+    def _completed(self, state: GatewayState, observed: Observed) -> GatewayState:
+        """Return a state with what units do not show: failed starts and retired profiles."""
+        running = self._running
+        failed = self._failed_starts | (running.operation.failed_starts if running else frozenset())
+        # A roll-back stops the unit, which then looks like any that was stopped.
+        down = {name for name in failed & self._catalogue.keys() if observed.unit(name).idle}
+        return replace(state, failed=state.failed | down, retired=self._retired())
+
     def _retired(self) -> frozenset[str]:
         marks = self._marks
         return frozenset(
@@ -673,13 +681,10 @@ class Supervisor:
         state = (
             self._gateway_state(observed) if running is None else running.gateway_state(observed)
         )
-        # A roll-back stops the unit, which then looks like any that was stopped.
         self._failed_starts = frozenset(
             name for name in self._failed_starts if observed.unit(name).idle
         )
-        failed = state.failed | self._failed_starts & self._catalogue.keys()
-        # Not in an operation's own state: a mark only decides what a refusal says.
-        self._gateway.route(replace(state, failed=failed, retired=self._retired()))
+        self._gateway.route(self._completed(state, observed))
         serving = observed.serving()
         operating = operation is not None
         for news in changes(self._serving, serving, committed, operating=operating):

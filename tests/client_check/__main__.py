@@ -201,6 +201,10 @@ def clients_in(box: Box, programs: Path, key: str) -> Iterator[Asker]:
         "  supports_tools: true\n"
     )
     (home / "extra-openai-models.yaml").write_text("".join(entry.format(m, _AT) for m in _MODELS))
+    # Several at once would each make its tables.
+    (home / "logs.db").touch()
+    place = {"LLM_USER_PATH": str(home), "PATH": "/usr/bin:/bin"}
+    subprocess.run([programs / "llm", "logs", "status"], env=place, check=True, capture_output=True)
     keys = home / "keys.json"
     keys.touch(mode=0o600)
     keys.write_text(json.dumps({"box": key}))
@@ -269,7 +273,7 @@ def story(fleet: Fleet, asker: Asker) -> None:
     asker.end("after a failed start", asker.begin(BROKEN, SHAPES[:2]), refused(failed))
     asker.end("the model before it serves again", asker.begin("default", SHAPES[:2]), answered)
 
-    down = refusals.model_not_active(NAMES[1], f"{NAMES[0]}, {CALLER}")
+    down = refusals.model_not_active(NAMES[1], (NAMES[0], CALLER))
     asker.end("a model that is down", asker.begin(NAMES[1], SHAPES[:2]), refused(down))
     names = ", ".join((CALLER, NAMES[0], BROKEN, NAMES[1]))
     unknown = refusals.model_not_found('"smoll"', names, NAMES[0])

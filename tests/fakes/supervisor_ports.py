@@ -133,7 +133,9 @@ class FakePorts:
             verifier=self.verifier(lambda: (catalogue, Observed(units={}))),
             boot_choice=BootChoice(commitment=self.commitment, units=self.units, clock=self.clock),
         )
-        return new_transaction(operation, catalogue, caller, lambda _observed: None)
+        return new_transaction(
+            operation, catalogue, caller, lambda _observed: None, lambda state, _observed: state
+        )
 
     def memory_sampler(
         self, look: LastLook, *, settings: SettingsSnapshot = _SETTINGS

@@ -112,9 +112,10 @@ class Player:
     @staticmethod
     def _prepare(root: BoxShell, command: str) -> None:
         ran = root.run(command)
-        if ran.status:
+        if ran.status != 0:
+            end = "did not end" if ran.status is None else f"ended with {ran.status}"
             printed = "\n".join(ran.lines)
-            raise RigError(f"{command} ended with {ran.status}:\n{printed}")
+            raise RigError(f"{command} {end}:\n{printed}")
 
     @staticmethod
     def _skipped(page: Page, step: Step) -> Played:

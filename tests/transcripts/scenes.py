@@ -22,6 +22,7 @@ systemctl start appliance-supervisor.service appliance-gateway.service appliance
 appliance cancel >/dev/null 2>&1; appliance wait >/dev/null 2>&1
 rm -rf {_PROFILES}/* /etc/appliance/targets.toml /etc/appliance/canaries/*
 rm -rf /etc/systemd/system/appliance-backend-*.d
+for kind in key token; do appliance $kind ls | awk 'NR > 1 {{ print $2 }}' | xargs -rn 1 appliance $kind rm; done
 """
 _WITHOUT_SETTINGS: Final = """
 [ -e /etc/appliance/appliance.toml ] || exit 0
@@ -54,7 +55,7 @@ def bring_checkout(box: Box) -> None:
 def bare(box: Box) -> None:
     """The appliance is not installed; there is somebody who will be an operator."""
     box.run(f"{CHECKOUT}/scripts/install.sh --uninstall --purge", check=False)
-    box.run(f"id -u {OPERATOR} || useradd -m {OPERATOR}")
+    _add_operator(box)
 
 
 def demo(box: Box) -> None:
@@ -78,7 +79,13 @@ def garage(box: Box) -> None:
     _serve(box, "genesis", "aeon")
 
 
+def _add_operator(box: Box) -> None:
+    """Add the user who is, or will be, an operator."""
+    box.run(f"id -u {OPERATOR} || useradd -m {OPERATOR}")
+
+
 def _apply(box: Box, profiles: Mapping[str, str]) -> None:
+    _add_operator(box)
     if box.run("systemctl is-active phone", check=False).returncode:
         serve = f"/usr/bin/python3 {CHECKOUT}/tests/fakes/ntfy_server.py --port 8085 --print"
         box.run(f"systemd-run -q --unit=phone {serve}")

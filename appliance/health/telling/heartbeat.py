@@ -67,7 +67,7 @@ class HeartbeatFacts:
     """Heartbeat as a status tells it."""
 
     ping_unix_s: float | None = None
-    """Time of the last ping that the outside watch took; None: none since the agent's start."""
+    """Time of the last ping that the outside watch took; None: none since the agent's start, or no watch is set."""
     armed: tuple[str, ...] = ()
     """Targets that deliver "box silent" unless this box goes on pushing it away."""
     armed_unix_s: float | None = None
@@ -144,6 +144,12 @@ class Heartbeat:
         self._scheduled = {one.target: one for one in _read(record).scheduled}
         self.facts = HeartbeatFacts(armed=tuple(sorted(self._scheduled)))
 
+    def present_facts(self) -> HeartbeatFacts:
+        """Return the facts of the last beat, without targets that were removed since."""
+        armed = tuple(sorted({*self.facts.armed}.intersection(self._targets())))
+        pushed_unix_s = self.facts.armed_unix_s if armed else None
+        return replace(self.facts, armed=armed, armed_unix_s=pushed_unix_s)
+
     async def run(self) -> None:
         """Beat for ever."""
         while True:
@@ -158,7 +164,8 @@ class Heartbeat:
         self._take_targets()
         pinged = await self._ask(_PING, self._notifier.ping)
         now_s = self._clock.unix_s()
-        missed = [] if pinged or _PING in self._refused else ["the outside watch"]
+        is_watched = _PING not in self._refused
+        missed = [] if pinged or not is_watched else ["the outside watch"]
         reached = pinged
         for name in self._known:
             pushed = await self._push(name, self._silent_after_s)
@@ -168,7 +175,7 @@ class Heartbeat:
         unreached_s = self.facts.unreached_unix_s
         self._set(
             HeartbeatFacts(
-                ping_unix_s=now_s if pinged else self.facts.ping_unix_s,
+                ping_unix_s=now_s if pinged else self.facts.ping_unix_s if is_watched else None,
                 armed=tuple(sorted(self._scheduled)),
                 armed_unix_s=max((s.pushed_unix_s for s in self._scheduled.values()), default=None),
                 unreached_unix_s=(unreached_s or now_s) if missed and not reached else None,

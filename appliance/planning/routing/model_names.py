@@ -199,7 +199,7 @@ def _not_active(profile: Routed, state: State) -> Refusal:
     if is_committed:
         return refusals.model_unavailable(profile.name)
     serving = [n for n in state.standings if _serves(n, state)]
-    return refusals.model_not_active(profile.name, ", ".join(_in_order(serving, state)))
+    return refusals.model_not_active(profile.name, _in_order(serving, state))
 
 
 def may_use(key: Key | None, profile: str) -> bool:

@@ -3,9 +3,11 @@
 `error_format` puts them into the form of the API that the client speaks.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 from appliance.domain.gateway import Refusal
+from appliance.planning.wording import joined
 
 # Refusals of malformed requests.
 
@@ -240,14 +242,15 @@ def ollama_not_spoken(path: str) -> Refusal:
     )
 
 
-def model_not_active(profile: str, active: str) -> Refusal:
+def model_not_active(profile: str, active: Sequence[str]) -> Refusal:
     """Return the refusal for a profile that is down and not committed.
 
     Args:
         profile: Name of the profile.
         active: Names of the profiles that serve; empty: none does.
     """
-    now = f"{active} is active" if active else "no model is active"
+    verb = "are" if active[1:] else "is"
+    now = f"{joined(active, nothing='no model')} {verb} active"
     # A status that clients do not retry by themselves: nothing changes until an operator acts.
     return Refusal(
         status=404,

@@ -115,7 +115,7 @@ async def ask(client: AsyncOpenAI, shape: dict[str, Any], model: str = "genesis"
             "genesis",
             refusals.model_failed("genesis", is_repaired=False),
         ),
-        (State(), "genesis", refusals.model_not_active("genesis", "")),
+        (State(), "genesis", refusals.model_not_active("genesis", ())),
         (State(), "genesys", refusals.model_not_found('"genesys"', "genesis", "genesis")),
         (State(retired=frozenset({"genesis"})), "genesis", refusals.model_retired("genesis")),
     ],

@@ -104,13 +104,39 @@ async def test_clients_are_told_that_a_start_has_failed() -> None:
     fakes.serve("aeon")
     fakes.backend.cold.add("genesis")
     async with supervising(fakes) as supervisor:
-        await supervisor.submit(OperationRequest(kind=Kind.SWITCH, names=("genesis",)))
-        await until(lambda: fakes.gateway.states[-1].failed == {"genesis"})
+        await switch_to_the_end(supervisor, "genesis")
+        assert fakes.gateway.state.failed == {"genesis"}
         assert fakes.systemd.observed(BOX).serving() == ("aeon",)
         fakes.backend.cold.clear()
         await supervisor.submit(OperationRequest(kind=Kind.SWITCH, names=("genesis",)))
         await until_served(fakes, "genesis")
         await until(lambda: not fakes.gateway.states[-1].failed)
+
+
+async def test_requests_that_waited_for_a_failed_start_are_told_so() -> None:
+    """No state from the roll-back on forgets the failed start, an earlier one or a retired profile."""
+    fakes = FakePorts(BOX, "aeon")
+    fakes.serve("aeon")
+    fakes.backend.cold |= {"genesis", "embedder"}
+    async with supervising(fakes) as supervisor:
+        for failed in ({"embedder"}, {"embedder", "genesis"}):
+            await switch_to_the_end(supervisor, max(failed))
+            assert fakes.gateway.state.failed == failed
+            await supervisor.mark("embedder", Mark.RETIRED, by="ana")
+            await settle()
+    states = fakes.gateway.states
+    first = next(n for n, state in enumerate(states) if "genesis" in state.failed)
+    assert any(state.held for state in states[first:])
+    assert all(state.failed == {"embedder", "genesis"} for state in states[first:])
+    assert all(state.retired == {"embedder"} for state in states[first:])
+
+
+async def switch_to_the_end(supervisor: Supervisor, name: str) -> None:
+    """Switch, and wait until the operation has told its end."""
+    running = await supervisor.submit(OperationRequest(kind=Kind.SWITCH, names=(name,)))
+    async with aclosing(running.transaction.feed.follow()) as events:  # type: ignore[type-var]
+        async for _ in events:
+            pass
 
 
 async def test_a_slow_start_tells_the_engines_last_log_line() -> None:

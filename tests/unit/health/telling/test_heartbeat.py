@@ -179,6 +179,31 @@ async def test_nobody_outside_would_notice(garage: Garage) -> None:
         assert not heart.facts.is_set
 
 
+async def test_a_watch_that_ends_is_no_heartbeat(garage: Garage) -> None:
+    """After the address of the outside watch is gone, its last ping is not told any more."""
+    garage.targets.clear()
+    async with garage.beating() as heart:
+        await advance(100)
+        assert heart.present_facts().is_set
+        garage.notifier.answers["ping"] = SendOutcome.REFUSED
+        await advance(BEAT_EVERY_S)
+        assert not heart.present_facts().is_set
+
+
+async def test_a_target_that_was_removed_is_not_told_of(garage: Garage) -> None:
+    """A status right after the removal, so before the next beat, knows of it."""
+    garage.targets.append("desk")
+    garage.notifier.answers["ping"] = SendOutcome.REFUSED
+    async with garage.beating() as heart:
+        await advance(100)
+        garage.targets.remove("phone")
+        told = heart.present_facts()
+        assert (told.armed, told.armed_unix_s) == (("desk",), heart.facts.armed_unix_s)
+        garage.targets.clear()
+        told = heart.present_facts()
+        assert (told.is_set, told.armed_unix_s) == (False, None)
+
+
 async def test_a_target_that_is_gone_is_forgotten(garage: Garage) -> None:
     """A target that was removed is asked no longer."""
     async with garage.beating() as heart:

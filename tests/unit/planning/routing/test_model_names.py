@@ -232,7 +232,7 @@ def test_otherwise_it_is_told_what_is_active(name: str, may_switch: bool) -> Non
     )
     assert isinstance(found, Refusal)
     assert (found.status, found.code, found.retry_after_s) == (404, "model_not_active", None)
-    assert "helper, gemma is active" in found.message
+    assert "helper and gemma are active" in found.message
     assert found.message.endswith(f"appliance switch {name}")
 
 

@@ -2,6 +2,7 @@
 
 import inspect
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from appliance.domain.gateway import Refusal
@@ -9,7 +10,13 @@ from appliance.planning.routing import refusals
 
 TABLE = Path(__file__).parents[4] / "docs/reference/client-api.md"
 ROW = re.compile(r"^\| (\d{3}) \| `(\w+)` \| (?:(\d+) s|(varies))? ?\|", re.MULTILINE)
-SAMPLES: dict[object, object] = {str: "genesis", str | None: None, int: 7, bool: True}
+SAMPLES: dict[object, object] = {
+    str: "genesis",
+    str | None: None,
+    int: 7,
+    bool: True,
+    Sequence[str]: ("genesis", "aeon"),
+}
 """An argument of each type that a refusal is made with."""
 
 
