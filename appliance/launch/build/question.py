@@ -17,7 +17,9 @@ _ASK_AGAIN_S = 3600.0
 """Seconds after which a program that gave no answer is asked again, though it has not changed."""
 _CORE = ("--model", "--port")
 """Options without which a text is not the help of an engine."""
-_VERSION = re.compile(r"\bversion:? +(\S{1,64})(?: \(([0-9a-f]{6,40})\))?", re.ASCII)
+_VERSION = re.compile(
+    r"\bversion:? +(\S{1,64})(?: \((?:build (\d{1,9}), commit )?([0-9a-f]{6,40})\))?", re.ASCII
+)
 
 
 def stored(path: str, program: str) -> BuildRecord | None:
@@ -87,11 +89,12 @@ def _from_help(program: str, now_unix_s: float, *, deadline_s: float) -> EngineB
 def version_in(text: str) -> str:
     """Return the version in what ``--version`` prints; empty: none.
 
-    llama.cpp prints ``version: 9596 (18ef86ece)``, and calls that build b9596.
+    llama.cpp prints ``version: 9596 (18ef86ece)``, or since summer 2026 ``version: 0.1.0 (build 11434, commit
+    18ef86ece)``, and calls such a build b9596. Who builds it without its history gets build 0 or 1.
     """
     match = _VERSION.search(text)
     if match is None:
         return ""
-    number, commit = match.groups()
-    build = f"b{number}" if commit and number.isdigit() else number
+    number, counted, commit = match.groups()
+    build = f"b{counted or number}" if counted or (commit and number.isdigit()) else number
     return f"{build} ({commit})" if commit else build

