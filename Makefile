@@ -127,7 +127,7 @@ boots: $(VENV)/.complete
 engines-vllm: $(VENV)/.complete
 	$(BIN)/python -m tests.system.engines vllm
 
-## engines-llama: a real llama-server, installed once (70 MB), or that in APPLIANCE_LLAMA_SERVER; minutes (root)
+## engines-llama: a real llama-server, compiled once, or that of APPLIANCE_LLAMA_SERVER; minutes (root)
 engines-llama: $(VENV)/.complete
 	$(BIN)/python -m tests.system.engines llama
 

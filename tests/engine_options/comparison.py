@@ -27,7 +27,7 @@ class Difference:
     owner: str
     """Part of the appliance that knows the name."""
     text: str
-    """What the release has instead, or has though it was declared otherwise."""
+    """Nearest name in the release, or the reason why one that is there should not be."""
 
     def __str__(self) -> str:
         return f"{self.name} ({self.owner}): {self.text}"

@@ -298,7 +298,7 @@ class Engine:
     refused_variable_families: Mapping[str, str] = field(default_factory=dict)
     """Beginnings of names of such variables, each with the reason."""
     former_variables: frozenset[str] = frozenset()
-    """Those of these variables and beginnings that only older builds read."""
+    """Variables and beginnings above that only older builds read."""
     tools: Callable[[Profile], bool] = _no_tools
     """Function that tells whether a profile that does not say promises tool calls."""
     vision: Callable[[Profile], bool | None] = _not_known

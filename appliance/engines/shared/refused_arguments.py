@@ -45,7 +45,7 @@ class ArgumentRules:
     """Whether the engine reads options with Python's argparse: an unambiguous beginning stands for
     the whole, ``-n2`` for ``-n 2`` and ``--no-x`` for the opposite of ``--x``."""
     former: frozenset[str] = frozenset()
-    """Those of the options and families above that only older builds have."""
+    """Options and families above that only older builds have."""
     since: Mapping[str, str] = field(default_factory=dict)
     """First builds known to have some of them, by option or family."""
 

@@ -18,7 +18,8 @@ _ASK_AGAIN_S = 3600.0
 _CORE = ("--model", "--port")
 """Options without which a text is not the help of an engine."""
 _VERSION = re.compile(
-    r"\bversion:? +(\S{1,64})(?: \((?:build (\d{1,9}), commit )?([0-9a-f]{6,40})\))?", re.ASCII
+    r"\bversion:? +(\S{1,64})(?: \((?:build (\d{1,9}), commit )?([0-9a-f]{6,40}|unknown)\))?",
+    re.ASCII,
 )
 
 
@@ -97,4 +98,4 @@ def version_in(text: str) -> str:
         return ""
     number, counted, commit = match.groups()
     build = f"b{counted or number}" if counted or (commit and number.isdigit()) else number
-    return f"{build} ({commit})" if commit else build
+    return f"{build} ({commit})" if commit and commit != "unknown" else build

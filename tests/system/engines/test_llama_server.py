@@ -107,7 +107,7 @@ def test_build_was_asked_for_its_options(fleet: Fleet, figures: dict[str, Any]) 
 
 
 def test_it_runs_as_its_profile_declares(fleet: Fleet, figures: dict[str, Any]) -> None:
-    """What the real pages and the real log say of the profile's facts agrees with it, and none is unknown."""
+    """The real pages and the real log contradict no fact of the profile, and confirm the main ones."""
     (row,) = json.loads(fleet.box.run(f"appliance verify {LLAMA} --json").stdout)["profiles"]
     states = {fact["topic"]: fact["state"] for fact in row["verification"]["facts"]}
     figures["facts"] = states
@@ -166,7 +166,7 @@ def test_an_option_that_this_build_lacks_stops_nothing(
 
 
 def test_a_killed_llama_server_answers_again(fleet: Fleet, figures: dict[str, Any]) -> None:
-    """Its process is started anew, in the words of the build that was asked before."""
+    """A process that was killed is started anew, in the words of the build that was asked before."""
     dead = fleet.main_pid(LLAMA)
     began_s = time.monotonic()
     fleet.box.run("kill", "-KILL", str(dead))

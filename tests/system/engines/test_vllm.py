@@ -113,8 +113,8 @@ def test_vllm_runs_as_its_profile_declares(fleet: Fleet, figures: dict[str, Any]
     """Context, requests at a time, cache, place, thinking and model are on its pages or in its log, and agree."""
     (row,) = json.loads(fleet.box.run(f"appliance verify {EAGER} --json").stdout)["profiles"]
     states = {fact["topic"]: fact["state"] for fact in row["verification"]["facts"]}
-    agreeing = ("ctx", "parallel", "kv", "gpu_layers", "thinking", "model")
-    assert states == dict.fromkeys(agreeing, "agrees")
+    topics = ("ctx", "parallel", "kv", "gpu_layers", "thinking", "model", "speculative", "build")
+    assert states == dict.fromkeys(topics, "agrees")
     assert row["verification"]["faults"] == []
     figures["facts_agree"] = len(states)
 

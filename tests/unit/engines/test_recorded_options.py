@@ -26,7 +26,7 @@ def test_every_engine_with_options_has_a_recorded_release() -> None:
 
 @pytest.mark.parametrize("engine", recorded_engines())
 def test_a_release_has_what_the_appliance_knows(engine: str) -> None:
-    """Nothing is typed, refused or written that the recorded release does not have, unless it is declared so."""
+    """The recorded release has all that is typed, refused or written, apart from what is declared of other builds."""
     assert list(map(str, differences(recorded(engine), PROFILES))) == []
 
 
@@ -68,7 +68,7 @@ def of(found: tuple[Difference, ...], name: str) -> set[str]:
     ],
 )
 def test_a_renamed_option_is_found(engine: str, name: str, owners: set[str]) -> None:
-    """What a release has no more is told of each part that knows it."""
+    """An option that a release has no more is told of each part that knows it."""
     found = differences(without(recorded(engine), name), PROFILES)
     assert of(found, name) == owners
 
