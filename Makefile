@@ -10,8 +10,8 @@ LOCKS := scripts/requirements
   bench-headers bench-gateway bench-reload bench-profiles bench-hostile bench-history bench-detector bench-canaries \
   bench-courtesy bench-outbox bench-slowdown bench-life bench-told bench-models bench-hangups bench-dashboards \
   bench-estimates bench-status \
-  check-api check-bench check-clients check-demo check-docs check-metrics check-page check-shells fuzz chaos boots engines-vllm \
-  lock clean
+  check-api check-bench check-clients check-demo check-docs check-metrics check-options check-page check-shells fuzz chaos \
+  boots engines-llama engines-vllm lock clean
 
 ## check: format, lint, types, import contracts and the fast tests; under a minute
 check: lint fast
@@ -96,6 +96,11 @@ check-docs: $(VENV)/.complete
 check-metrics: $(VENV)/.complete
 	$(BIN)/python -m tests.bench.metrics_check
 
+## check-options: options that are typed, refused or written, in the packages of the newest engines; downloads 440 MB,
+## keeps nothing; minutes (--write with WRITE=1: records them)
+check-options: $(VENV)/.complete
+	$(BIN)/python -m tests.bench.options_check $(if $(WRITE),--write)
+
 ## check-shells: completions in Debian's own bash, zsh and fish, which it installs in a box; two minutes (root)
 check-shells: $(VENV)/.complete
 	$(BIN)/python -m tests.bench.shells_check
@@ -120,7 +125,11 @@ boots: $(VENV)/.complete
 
 ## engines-vllm: a real vLLM for CPUs, installed once (3.9 GB), under the appliance; minutes (root)
 engines-vllm: $(VENV)/.complete
-	$(BIN)/python -m tests.system.engines
+	$(BIN)/python -m tests.system.engines vllm
+
+## engines-llama: a real llama-server, compiled once, or that of APPLIANCE_LLAMA_SERVER; minutes (root)
+engines-llama: $(VENV)/.complete
+	$(BIN)/python -m tests.system.engines llama
 
 ## check-page: the page in chromium on a booted box; installs Playwright and axe-core in .cache (root)
 check-page: $(VENV)/.complete

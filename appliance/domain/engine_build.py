@@ -20,7 +20,8 @@ def distribution_question(package: str, *modules: str) -> str:
 
     Args:
         package: Name of the package as the directory of its metadata has it.
-        modules: Modules that declare options, as paths below the directory of packages.
+        modules: Modules that declare options, as paths below the directory of packages; one that ends
+            with a slash is a folder of such modules.
     """
     return ":".join((DISTRIBUTION_QUESTION, package, *modules))
 

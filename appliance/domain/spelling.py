@@ -57,11 +57,18 @@ def spelled(words: Sequence[str], build: EngineBuild | None) -> tuple[str, ...]:
 def lacks(words: Sequence[str], build: EngineBuild) -> tuple[Lack, ...]:
     """Return what a command gives and `build` does not have, each once; none where it does not tell."""
     found: dict[tuple[str, str], Lack] = {}
-    for part in _parts(words):
+    for part in _parts(_engine_words(words)):
         if part.fitting(build) is None:
             for lack in part.lacking(part.spellings[0], build):
                 found.setdefault((lack.option, lack.value), lack)
     return tuple(found.values())
+
+
+def _engine_words(words: Sequence[str]) -> Sequence[str]:
+    """Return a command without the interpreter's own option, as in ``python -m engine --port 1``."""
+    program, option = (*words[:2], "", "")[:2]
+    is_module = option == "-m" and program.rpartition("/")[2].startswith("python")
+    return words[2:] if is_module else words
 
 
 class _CommandPart:

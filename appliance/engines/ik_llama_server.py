@@ -74,6 +74,8 @@ CacheType = Literal[
     "f32", "f16", "bf16", "q8_0", "q8_KV", "q6_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl"
 ]
 KV_TYPES: Final = get_args(CacheType)
+_AUGUST: Final = "2026-08-15"
+"""Day of a commit that has what the one of 10 April 2026 has not; the fork numbers no builds."""
 _ALL_LAYERS: Final = 999
 """Number of layers by which the fork says all of them."""
 _UNCERTAIN: Final = (
@@ -139,7 +141,7 @@ class IkLlamaServerOptions(LlamaCppOptions):
     ctx_checkpoints: Annotated[
         Annotated[int, Range(least=0, most=4096)] | None,
         Doc("most checkpoints of one request's state or window in host RAM; unset: 32"),
-        flag("--ctx-checkpoints", "-ctx-ckpt"),
+        flag("--ctx-checkpoints", "-ctx-ckpt", since=_AUGUST),
     ] = None
     pooling: Annotated[
         Literal["none", "mean", "cls", "last"] | None,
@@ -194,12 +196,12 @@ class IkLlamaServerOptions(LlamaCppOptions):
     defer_experts: Annotated[
         bool,
         Doc("read experts when they are first used; no warm-up of the engine's own"),
-        flag("--defer-experts", form=FlagForm.SWITCH),
+        flag("--defer-experts", form=FlagForm.SWITCH, since=_AUGUST),
     ] = False
     prefetch_experts: Annotated[
         bool,
         Doc("read experts ahead of their use"),
-        flag("--prefetch-experts", form=FlagForm.SWITCH),
+        flag("--prefetch-experts", form=FlagForm.SWITCH, since=_AUGUST),
     ] = False
     mla: Annotated[
         Annotated[int, Range(least=0, most=3)] | None,
@@ -216,22 +218,22 @@ class IkLlamaServerOptions(LlamaCppOptions):
     dsa: Annotated[
         bool,
         Doc("attend to few tokens, with models trained for it (GLM)"),
-        flag("--dsa", "-dsa", form=FlagForm.SWITCH),
+        flag("--dsa", "-dsa", form=FlagForm.SWITCH, since=_AUGUST),
     ] = False
     dsa_top_k: Annotated[
         Count | None,
         Doc("tokens that `dsa` attends to; unset: as the model says"),
-        flag("--dsa-top-k", "-dsatk"),
+        flag("--dsa-top-k", "-dsatk", since=_AUGUST),
     ] = None
     fused_indexer: Annotated[
         bool,
         Doc("choose the tokens of `dsa` in one step"),
-        flag("--fused-indexer-topk", "-fidx", form=FlagForm.SWITCH),
+        flag("--fused-indexer-topk", "-fidx", form=FlagForm.SWITCH, since=_AUGUST),
     ] = False
     indexer_cache: Annotated[
         CacheType | None,
         Doc("type of the cache by which `dsa` chooses tokens"),
-        flag("--indexer-cache-type-k", "-ictk"),
+        flag("--indexer-cache-type-k", "-ictk", since=_AUGUST),
     ] = None
     k_cache_hadamard: Annotated[
         bool,
@@ -246,7 +248,7 @@ class IkLlamaServerOptions(LlamaCppOptions):
     swa_compress: Annotated[
         bool,
         Doc("layers with a sliding window keep their window alone"),
-        flag("--swa-compress", form=FlagForm.SWITCH),
+        flag("--swa-compress", form=FlagForm.SWITCH, since=_AUGUST),
     ] = False
     fused_moe: Annotated[
         bool | None,
@@ -315,7 +317,7 @@ class IkLlamaServerOptions(LlamaCppOptions):
     checkpoint_interval: Annotated[
         Annotated[int, Range(least=0, most=1 << 24)] | None,
         Doc("least tokens between two checkpoints"),
-        flag("--ctx-checkpoints-interval", "-ctx-ckpt-i"),
+        flag("--ctx-checkpoints-interval", "-ctx-ckpt-i", since=_AUGUST),
     ] = None
     cache_ram_similarity: Annotated[
         Annotated[float, Range(least=0, most=1)] | None,
@@ -330,12 +332,12 @@ class IkLlamaServerOptions(LlamaCppOptions):
     reasoning_budget_message: Annotated[
         FullText | None,
         Doc("words that end a thought whose budget is spent"),
-        flag("--reasoning-budget-message"),
+        flag("--reasoning-budget-message", since=_AUGUST),
     ] = None
     parallel_tool_calls: Annotated[
         bool,
         Doc("let the model call several tools at once"),
-        flag("--parallel-tool-calls", "-ptcall", form=FlagForm.SWITCH),
+        flag("--parallel-tool-calls", "-ptcall", form=FlagForm.SWITCH, since=_AUGUST),
     ] = False
     draft_threads: Annotated[
         Threads | None,
@@ -348,7 +350,7 @@ class IkLlamaServerOptions(LlamaCppOptions):
     draft_checkpoints: Annotated[
         Literal["auto", "per-step", "gpu-fallback", "cpu"] | None,
         Doc("where the state before a draft is kept, with recurrent models"),
-        flag("--spec-ckpt-mode"),
+        flag("--spec-ckpt-mode", since=_AUGUST),
     ] = None
     draft_tuning: Annotated[
         bool,
@@ -365,7 +367,7 @@ COMMON: Final = (
     ("parallel", flag("--parallel", "-np", form=FlagForm.DERIVED, kind=ValueKind.WHOLE)),
     ("kv.k", flag("--cache-type-k", "-ctk")),
     ("kv.v", flag("--cache-type-v", "-ctv")),
-    ("thinking", flag("--reasoning", "-rea", form=FlagForm.DERIVED)),
+    ("thinking", flag("--reasoning", "-rea", form=FlagForm.DERIVED, since=_AUGUST)),
     ("thinking.budget", flag("--reasoning-budget", form=FlagForm.DERIVED, kind=ValueKind.WHOLE)),
     ("sampling.temperature", flag("--temp", kind=ValueKind.NUMBER)),
     ("sampling.top_p", flag("--top-p", kind=ValueKind.NUMBER)),
@@ -525,6 +527,13 @@ RULES: Final = why.ArgumentRules(
         "--spec-ngram-min-hits": "speculative.ngram.hits",
         "--suffix-pattern-len": "speculative.ngram.match",
     },
+    since=dict.fromkeys(
+        (
+            *("--gpu-fit-margin", "-gfm", "--spec-stage", "--suffix-pattern-len"),
+            *("--ui-mcp-proxy", "--webui-mcp-proxy"),
+        ),
+        _AUGUST,
+    ),
 )
 
 

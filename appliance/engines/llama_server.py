@@ -145,7 +145,7 @@ class LlamaServerOptions(LlamaCppOptions):
     expert_cache_mib: Annotated[
         Annotated[int, Range(least=0, most=1 << 22)] | None,
         Doc("VRAM in MiB that caches experts kept in host RAM"),
-        flag("--moe-cache-mib"),
+        flag("--moe-cache-mib", since="b11549"),
     ] = None
     kv_unified: Annotated[
         bool,
@@ -234,18 +234,19 @@ COMMON: Final = (
     ("speculative.method", flag("--spec-type", form=FlagForm.DERIVED)),
     (
         "speculative.tokens",
-        # The others are names that builds before b11549 had.
         flag(
-            *("--spec-draft-n-max", "--draft-max", "--draft", "--draft-n"),
+            "--spec-draft-n-max",
             form=FlagForm.DERIVED,
             kind=ValueKind.WHOLE,
+            former=("--draft-max", "--draft", "--draft-n"),
         ),
     ),
     (
         "speculative.min_tokens",
         flag(
-            *("--spec-draft-n-min", "--draft-min", "--draft-n-min"),
+            "--spec-draft-n-min",
             kind=ValueKind.WHOLE,
+            former=("--draft-min", "--draft-n-min"),
             before="--draft-min",
         ),
     ),
@@ -306,8 +307,8 @@ TABLE: Final = option_table(
     COMMON,
     more=(
         ("cpus", flag("--cpu-range", "-Cr")),
-        ("load_mode", flag("--no-mmap", "--mmap", form=FlagForm.DERIVED)),
-        ("load_mode", flag("--direct-io", "--no-direct-io", form=FlagForm.DERIVED)),
+        ("load_mode", flag(form=FlagForm.DERIVED, former=("--no-mmap", "--mmap"))),
+        ("load_mode", flag(form=FlagForm.DERIVED, former=("--direct-io", "--no-direct-io"))),
         ("chat_template", flag("--chat-template", form=FlagForm.DERIVED)),
     ),
 )
@@ -463,9 +464,9 @@ RULES: Final = why.ArgumentRules(
     refused=why.by_option(
         {
             why.CLIENTS: "--props",
-            why.HOST: "--host -H",
+            why.HOST: "--host",
             why.KEY: "--api-key --api-key-file --hf-token -hft",
-            why.LISTENER: "--rpc --server-base",
+            why.LISTENER: "--rpc",
             why.METRICS: "--metrics",
             why.OFFLINE: "--docker-repo -dr --mmproj-url -mmu --model-url -mu --offline",
             why.PORT: "--port",
@@ -486,6 +487,7 @@ RULES: Final = why.ArgumentRules(
         }
     ),
     keys={**TABLE.keys, "--spec-default": "speculative"},
+    former=frozenset({"--verbose-prompt"}),
 )
 
 
@@ -608,6 +610,7 @@ ENGINE: Final = Engine(
         "LLAMA_ARG_": "it sets an option that the profile does not show: use a key or extra_args",
         "LLAMA_LOG_": why.PRIVATE,
     },
+    former_variables=frozenset({"LLAMA_LOG_"}),
     tools=_reads_tools,
     vision=_sees,
     declared=_declared,

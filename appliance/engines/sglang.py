@@ -135,7 +135,7 @@ class SglangOptions(EngineOptions):
     pipeline_parallel: Annotated[
         Shards | None,
         Doc("groups of layers, each on its own GPU"),
-        flag("--pp-size", "--pipeline-parallel-size", "--pp"),
+        flag("--pp-size", "--pipeline-parallel-size", former=("--pp",)),
     ] = None
     expert_parallel: Annotated[
         Shards | None,
@@ -200,7 +200,7 @@ class SglangOptions(EngineOptions):
     cuda_graph_max_bs: Annotated[
         Count | None,
         Doc("most requests of a step that is captured as a CUDA graph"),
-        flag("--cuda-graph-max-bs-decode", "--cuda-graph-max-bs"),
+        flag("--cuda-graph-max-bs-decode", former=("--cuda-graph-max-bs",)),
     ] = None
     disable_radix_cache: Annotated[
         bool,
@@ -364,8 +364,8 @@ RULES: Final = why.ArgumentRules(
         {
             why.CLIENTS: "--trust-request-",
             why.LISTENER: (
-                "--disaggregation- --encoder- --grpc- --kv-events- --oltp- --otlp-"
-                " --remote-instance- --sidecar --smg-grpc-"
+                "--decoupled-spec- --disaggregation- --encoder- --grpc- --kv-events- --load-publish-"
+                " --oltp- --otlp- --remote-instance- --sidecar --smg-"
             ),
             why.PRIVATE: (
                 "--debug-tensor-dump- --export-metrics-to-file --hicache-storage- --log-requests"
@@ -378,19 +378,29 @@ RULES: Final = why.ArgumentRules(
     refused=why.by_option(
         {
             why.CONFIG: "--config",
-            why.HOST: "--host -H",
+            why.HOST: "--host",
             why.KEY: "--admin-api-key --api-key",
-            why.LISTENER: "--enable-trace --nccl-port",
+            why.LISTENER: (
+                "--enable-forward-pass-metrics --enable-trace --engine-info-bootstrap-port"
+                " --gated-launch-port --modelexpress-config --nccl-port"
+            ),
             why.METRICS: "--enable-metrics",
-            why.OTHER_BOXES: "--dist-init-addr --nccl-init-addr --nnodes --node-rank",
+            why.OTHER_BOXES: "--dist-init-addr --nccl-init-addr --nnodes --node-rank --use-ray",
             why.PORT: "--port",
             why.PREFIX: "--fastapi-root-path",
-            why.PRIVATE: "--crash-dump-folder --enable-response-store --file-storage-path",
+            why.PRIVATE: (
+                "--crash-dump-folder --enable-response-store --file-storage-path --msprobe-dump-config"
+            ),
             why.TLS: "--enable-ssl-refresh",
             why.TOOLS: "--tool-server",
+            "requests would bring code that the engine runs": "--enable-custom-logit-processor",
+            "two servers on one port would take each other's requests": (
+                "--enable-http-worker-reuseport"
+            ),
         }
     ),
     keys=TABLE.keys,
+    former=frozenset({"--oltp-"}),
 )
 
 
@@ -497,7 +507,10 @@ def _thinking_fact(given: object) -> Iterator[Reading]:
 
 ENGINE: Final = Engine(
     name="sglang",
-    build_question=distribution_question("sglang", "sglang/srt/server_args.py"),
+    build_question=distribution_question(
+        # Older releases declare all in the module, SGLang 0.5.23 nearly all in the folder.
+        *("sglang", "sglang/srt/server_args.py", "sglang/srt/arg_groups/fields/")
+    ),
     options=SglangOptions,
     option_table=TABLE,
     invocation=_invocation,
@@ -507,7 +520,12 @@ ENGINE: Final = Engine(
     memory=_memory,
     task=_task,
     model_task=architecture_task,
-    refused_variables={"SGLANG_HOST_IP": why.LISTENS, "SGLANG_PORT": why.LISTENS},
+    refused_variables={
+        "SGLANG_HOST_IP": why.LISTENS,
+        "SGLANG_HTTP_SERVER_APP_PATH": why.OTHER_PROGRAM,
+        "SGLANG_PORT": why.LISTENS,
+        "SGLANG_RUST_SERVER": why.OTHER_PROGRAM,
+    },
     refused_variable_families={"SGLANG_GRPC_": why.LISTENER},
     tools=parses_tools,
     reasoning=_reasons,

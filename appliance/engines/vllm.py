@@ -163,7 +163,14 @@ CHAT_KWARGS: Final = "--default-chat-template-kwargs"
 
 
 def _either(name: str) -> Flag:
-    return flag(f"--{name}", form=FlagForm.EITHER, contrary=(f"--no-{name}",))
+    return flag(f"--{name}", form=FlagForm.EITHER, contrary=_contrary(name))
+
+
+def _contrary(name: str) -> tuple[str, ...]:
+    """Return the spellings of an option's opposite; ``--disable-x`` of ``--enable-x`` since 0.33."""
+    pairs = (("enable-", "disable-"), ("disable-", "enable-"))
+    paired = (f"--{b}{name.removeprefix(a)}" for a, b in pairs if name.startswith(a))
+    return (f"--no-{name}", *paired)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,7 +190,11 @@ class VllmOptions(EngineOptions):
     expert_parallel: Annotated[
         bool,
         Doc("split experts whole over the GPUs, not each of them"),
-        flag("--enable-expert-parallel", "-ep", form=FlagForm.SWITCH),
+        flag(
+            *("--enable-expert-parallel", "-ep"),
+            form=FlagForm.SWITCH,
+            contrary=_contrary("enable-expert-parallel"),
+        ),
     ] = False
     gpu_memory_utilization: Annotated[
         Fraction | None,
@@ -322,7 +333,11 @@ class VllmOptions(EngineOptions):
     disable_custom_all_reduce: Annotated[
         bool,
         Doc("use NCCL for all-reduce, as cards without NVLink may need"),
-        flag("--disable-custom-all-reduce", form=FlagForm.SWITCH),
+        flag(
+            "--disable-custom-all-reduce",
+            form=FlagForm.SWITCH,
+            contrary=_contrary("disable-custom-all-reduce"),
+        ),
     ] = False
     trust_remote_code: Annotated[
         bool,
@@ -339,7 +354,14 @@ COMMON: Final = (
     ("parallel", flag("--max-num-seqs", kind=ValueKind.WHOLE)),
     ("kv", flag("--kv-cache-dtype", form=FlagForm.DERIVED)),
     ("tool_parser", flag("--tool-call-parser", form=FlagForm.DERIVED)),
-    ("tool_parser", flag("--enable-auto-tool-choice", form=FlagForm.DERIVED)),
+    (
+        "tool_parser",
+        flag(
+            "--enable-auto-tool-choice",
+            form=FlagForm.DERIVED,
+            contrary=_contrary("enable-auto-tool-choice"),
+        ),
+    ),
     ("speculative", flag("--speculative-config", "-sc", form=FlagForm.DERIVED)),
     ("speculative.method", flag("--spec-method", form=FlagForm.DERIVED)),
     ("speculative.model", flag("--spec-model", form=FlagForm.DERIVED)),
@@ -415,7 +437,7 @@ def _ours(profile: Profile) -> Iterator[str]:
         yield from ("--host", LOOPBACK, "--port", str(profile.endpoint.port))
 
 
-# The options of vLLM 0.33 (vllm/entrypoints/launchers/cli_args.py, vllm/engine/arg_utils.py).
+# The options of vLLM 0.33 (vllm/entrypoints/common/cli_args.py, vllm/engine/arg_utils.py).
 RULES: Final = why.ArgumentRules(
     argparse=True,
     families=why.by_option(
@@ -439,9 +461,9 @@ RULES: Final = why.ArgumentRules(
                 "--enable-elastic-ep --enable-fault-tolerance --enable-scale-out"
                 " --profiler-config --tokens-only"
             ),
-            why.HOST: "--host -H",
+            why.HOST: "--host",
             why.KEY: "--api-key --hf-token",
-            why.LISTENER: "--collect-detailed-traces --fd",
+            why.LISTENER: "--collect-detailed-traces",
             why.METRICS: "--disable-log-stats",
             why.OTHER_BOXES: "--nnodes -n --node-rank -r",
             why.PORT: "--port --uds",
@@ -589,9 +611,6 @@ def _model_task(model: Safetensors) -> Task | None:
     return Task.EMBED if model.pools else architecture_task(model)
 
 
-_OTHER_PROGRAM: Final = "another program would serve than the one that the unit observes"
-
-
 def _reasons(profile: Profile) -> bool | None:
     """Tell whether thinking is parsed; None: without a parser it may be part of the answer."""
     return None if options_of(VllmOptions, profile).reasoning_parser is None else True
@@ -687,8 +706,11 @@ ENGINE: Final = Engine(
     build_question=distribution_question(
         "vllm",
         "vllm/engine/arg_utils.py",
+        # The server's own, which releases have moved: 0.33, 0.32, and up to 0.31.
+        "vllm/entrypoints/common/cli_args.py",
         "vllm/entrypoints/launchers/cli_args.py",
         "vllm/entrypoints/openai/cli_args.py",
+        "vllm/utils/argparse_utils.py",
     ),
     options=VllmOptions,
     option_table=TABLE,
@@ -713,11 +735,11 @@ ENGINE: Final = Engine(
         "VLLM_NO_USAGE_STATS": why.REPORTS,
         "VLLM_PORT": why.LISTENS,
         "VLLM_RPC_BASE_PATH": why.LISTENS,
-        "VLLM_RUST_FRONTEND_PATH": _OTHER_PROGRAM,
+        "VLLM_RUST_FRONTEND_PATH": why.OTHER_PROGRAM,
         "VLLM_SERVER_DEV_MODE": why.ENDPOINTS,
         "VLLM_TRACE_FUNCTION": why.PRIVATE,
         "VLLM_USAGE_STATS_SERVER": why.REPORTS,
-        "VLLM_USE_RUST_FRONTEND": _OTHER_PROGRAM,
+        "VLLM_USE_RUST_FRONTEND": why.OTHER_PROGRAM,
     },
     refused_variable_families={
         "VLLM_DEBUG_LOG_": why.PRIVATE,
@@ -725,6 +747,7 @@ ENGINE: Final = Engine(
         "VLLM_EC_SIDE_CHANNEL_": why.LISTENER,
         "VLLM_MOONCAKE_": why.LISTENER,
         "VLLM_NIXL_": why.LISTENER,
+        "VLLM_P2P_SIDE_CHANNEL_": why.LISTENER,
         "VLLM_RAY_": why.OTHER_BOXES,
     },
     tools=parses_tools,

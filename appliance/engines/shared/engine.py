@@ -297,6 +297,8 @@ class Engine:
     """Variables that no profile may set, whatever its engine, each with the reason."""
     refused_variable_families: Mapping[str, str] = field(default_factory=dict)
     """Beginnings of names of such variables, each with the reason."""
+    former_variables: frozenset[str] = frozenset()
+    """Variables and beginnings above that only older builds read."""
     tools: Callable[[Profile], bool] = _no_tools
     """Function that tells whether a profile that does not say promises tool calls."""
     vision: Callable[[Profile], bool | None] = _not_known

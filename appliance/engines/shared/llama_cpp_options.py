@@ -91,7 +91,7 @@ class LlamaCppOptions(EngineOptions):
     mlock: Annotated[
         bool,
         Doc('pin the weights in RAM, as `load_mode = "mmap+mlock"` does'),
-        flag("--mlock", form=FlagForm.DERIVED),
+        flag(form=FlagForm.DERIVED, former=("--mlock",)),
     ] = False
     cache_ram_mib: Annotated[
         CacheMib | None,

@@ -11,8 +11,8 @@ the two into the `OptionTable` of the engine's record (`Engine.option_table`).
 - Who reads a command line finds an option with `OptionTable.named`; `TypedOption.key` is its place in a
   file, and `TypedOption.read` makes the value of the word after it. What a flag of the form
   `FlagForm.DERIVED` says depends on other options: ``--ctx-size`` of llama-server is for all requests.
-- Who knows which options a build has compares them with `TypedOption.names`; `Flag.since` is the build
-  or release that brought the option, where that is known.
+- Who knows which options a build has compares them with `TypedOption.names`: all but `Flag.former` are in a build
+  from `Flag.since` on. ``make check-options`` compares both with the newest releases.
 """
 
 import json
@@ -83,14 +83,16 @@ class Flag:
     """Option of an engine's command line, as a mark of the key that it is written from."""
 
     names: tuple[str, ...]
-    """Spellings of the option; the first is the one that is written."""
+    """Spellings of the option; the first is the one that is written. Empty: only older builds have it."""
     form: FlagForm = FlagForm.VALUE
     contrary: tuple[str, ...] = ()
     """Spellings of the option that says the opposite; the first is written for `FlagForm.EITHER`."""
     kind: ValueKind | None = None
     """Kind of the value; None: by the type of the field."""
+    former: tuple[str, ...] = ()
+    """Spellings that only older builds have; they are read, and written as `before` alone."""
     since: str = ""
-    """Build or release that brought the option; empty: not known, or older than this table."""
+    """First build or release that is known to have the option; empty: older than this table."""
     before: str = ""
     """Name of the option in older builds, which the wrapper takes where the first is not known; empty:
     there is none."""
@@ -102,9 +104,9 @@ class Flag:
 
     def arguments(self, value: object) -> tuple[str, ...]:
         """Return the arguments that say `value`: none for None, nor for the form `FlagForm.DERIVED`."""
-        name = self.names[0]
         if value is None or self.form is FlagForm.DERIVED:
             return ()
+        name = self.names[0]
         if self.form in {FlagForm.SWITCH, FlagForm.EITHER}:
             return (name,) if value else self.contrary[:1] if self.form is FlagForm.EITHER else ()
         items = value if self.form is FlagForm.REPEATED and isinstance(value, tuple) else (value,)
@@ -124,6 +126,7 @@ def flag(
     form: FlagForm = FlagForm.VALUE,
     contrary: tuple[str, ...] = (),
     kind: ValueKind | None = None,
+    former: tuple[str, ...] = (),
     since: str = "",
     before: str = "",
     write: Callable[..., str] = word,
@@ -135,6 +138,7 @@ def flag(
         form=form,
         contrary=contrary,
         kind=kind,
+        former=former,
         since=since,
         before=before,
         write=write,
@@ -159,8 +163,8 @@ class TypedOption:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Return all spellings, also those that say the opposite."""
-        return (*self.flag.names, *self.flag.contrary)
+        """Return all spellings, also those that say the opposite and those of older builds."""
+        return (*self.flag.names, *self.flag.contrary, *self.flag.former)
 
     def read(self, text: str) -> object:
         """Return the value, as a file has it, that the word after the option means.

@@ -44,6 +44,10 @@ class ArgumentRules:
     argparse: bool = False
     """Whether the engine reads options with Python's argparse: an unambiguous beginning stands for
     the whole, ``-n2`` for ``-n 2`` and ``--no-x`` for the opposite of ``--x``."""
+    former: frozenset[str] = frozenset()
+    """Options and families above that only older builds have."""
+    since: Mapping[str, str] = field(default_factory=dict)
+    """First builds known to have some of them, by option or family."""
 
     def refusal(self, argument: str) -> str | None:
         """Return why `argument` is refused, as one sentence; None: accepted, or no option."""
@@ -111,6 +115,7 @@ def argument_problems(profile: Profile, rules: ArgumentRules) -> Iterator[Proble
 LISTENS: Final = f"variables cannot move the address: {HOST}"
 SECRET: Final = "unit files are readable by everybody: no secrets in [env]"  # noqa: S105 - a sentence
 REPORTS: Final = "an engine sends no usage reports"
+OTHER_PROGRAM: Final = "another program would serve than the one that the unit observes"
 CONFIGURATION: Final = "a backend reads no configuration that the profile does not show"
 _GPUS: Final = "the GPUs are chosen by the key gpus"
 _SYSTEMD: Final = "it belongs to systemd"

@@ -14,7 +14,7 @@ from appliance.domain.running_facts import ReportedFact, Topic
 
 _MOST_TEXT: Final = 200
 _MOST_NUMBER: Final = 1 << 48
-_VERSION: Final = re.compile(r"\d[\w.+]{0,80}")
+_VERSION: Final = re.compile(r"\d[\w.]{0,80}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +138,10 @@ def shown(text: str) -> str:
 
 
 def version_words(text: str) -> tuple[str, ...]:
-    """Return the number in a version: ``11549`` of ``b11549-1a2b3c4d``, as of ``version: 11549 (1a2b3c4d)``."""
+    """Return the number in a version: ``11549`` of ``b11549-1a2b3c4d``, as of ``version: 11549 (1a2b3c4d)``.
+
+    A local label goes: of ``0.32.0+cpu``, as a package is called, the program itself says ``0.32.0``.
+    """
     number = _VERSION.search(text)
     return (number[0] if number else text,)
 

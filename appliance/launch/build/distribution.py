@@ -2,13 +2,17 @@
 
 Its ``--help`` would import PyTorch: ten seconds and more, and where no GPU is seen some versions fail.
 So nothing is run: the program's first line names the interpreter, the environment around that has
-the package's metadata and sources, and the options are the names in the sources that declare them.
+the package's metadata and sources, and the options are those that the sources declare. Engines move
+these sources: those of several releases are asked for, and what is found must have the options that
+every server has.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+from itertools import islice
 
 from appliance.adapters.files.regular import read_small_file
 from appliance.domain.engine_build import EngineBuild
@@ -20,10 +24,10 @@ if TYPE_CHECKING:
 
 _SUFFIX = ".dist-info"
 _FIRST_BYTES = 4096
-_MOST_SOURCE_BYTES = 4 << 20
-_LITERAL = re.compile(r"""["'](--[a-z][a-z0-9-]{0,63})["']""", re.ASCII)
-_FIELD = re.compile(r"^    ([a-z][a-z0-9_]{0,63}) ?:", re.ASCII | re.MULTILINE)
-"""Field of a dataclass: the engines make options of fields too."""
+_MOST_SOURCE_BYTES = 1 << 20
+_MOST_SOURCES = 64
+_CORE = ("--port", "--served-model-name")
+"""Options that every engine of this kind has; one for its server and one for its model."""
 _INTERPRETER = re.compile(rb"(?:\A#!|^'''exec' )[ \t]*\"?(/[^\s\"]+)", re.MULTILINE)
 """First line of a script, or the second where pip found the path too long for the first: its program."""
 
@@ -34,7 +38,8 @@ class Distribution:
     Args:
         program: Path of a script of the package, or of the interpreter.
         name: Of the package, as its metadata's directory spells it.
-        sources: Modules that declare options, as paths below the directory of packages.
+        sources: Modules that declare options, as paths below the directory of packages; one that ends
+            with a slash is a folder of such modules. Not every release has all of them.
     """
 
     def __init__(self, program: str, name: str, sources: Sequence[str]) -> None:
@@ -50,18 +55,39 @@ class Distribution:
         if not self._metadata:
             text = f"no package {self._name} in the environment of its interpreter"
             return EngineBuild(problem=text, asked_unix_s=asked_unix_s)
+        from appliance.launch.build.declared_options import DeclaredOptions  # noqa: PLC0415
+
         directory = os.path.basename(self._metadata)
-        options: dict[str, tuple[str, ...] | None] = {}
-        for path in self._sources:
-            for option in _options(path):
-                if len(options) < MOST_OPTIONS:
-                    options[option] = ()
+        version = directory.removesuffix(_SUFFIX).partition("-")[2]
+        names = islice(DeclaredOptions(self._texts()).names(), MOST_OPTIONS)
+        options: dict[str, tuple[str, ...] | None] = dict.fromkeys(names, ())
+        missing = [option for option in _CORE if option not in options]
+        if missing:
+            problem = (
+                f"the sources of {self._name} {version} do not declare {' and '.join(missing)}"
+            )
+            return EngineBuild(version=version, problem=problem, asked_unix_s=asked_unix_s)
         return EngineBuild(
-            version=directory.removesuffix(_SUFFIX).partition("-")[2],
-            options=options,
-            is_complete=False,
-            asked_unix_s=asked_unix_s,
+            version=version, options=options, is_complete=False, asked_unix_s=asked_unix_s
         )
+
+    def _texts(self) -> Iterator[str]:
+        """Yield the sources that are there."""
+        paths = (path for source in self._sources for path in _modules(source))
+        for path in islice(paths, _MOST_SOURCES):
+            with contextlib.suppress(OSError):
+                content = read_small_file(path, _MOST_SOURCE_BYTES, follow_links=True)
+                yield content.decode(errors="replace")
+
+
+def _modules(source: str) -> Iterator[str]:
+    """Yield the modules that a source names."""
+    if not source.endswith("/"):
+        yield source
+        return
+    for name in _names(source, ""):
+        if name.endswith(".py"):
+            yield source + name
 
 
 def _interpreter(program: str) -> str:
@@ -104,14 +130,3 @@ def _names(directory: str, beginning: str) -> list[str]:
         return sorted(n for n in os.listdir(directory) if n.startswith(beginning))
     except OSError:
         return []
-
-
-def _options(path: str) -> Iterator[str]:
-    try:
-        text = read_small_file(path, _MOST_SOURCE_BYTES, follow_links=True).decode(errors="replace")
-    except OSError:
-        return
-    for match in _LITERAL.finditer(text):
-        yield match[1]
-    for match in _FIELD.finditer(text):
-        yield f"--{match[1].replace('_', '-')}"

@@ -18,8 +18,7 @@ _ASK_AGAIN_S = 3600.0
 _CORE = ("--model", "--port")
 """Options without which a text is not the help of an engine."""
 _VERSION = re.compile(
-    r"\bversion:? +(\S{1,64})"
-    r"(?: \((?:build ([0-9]{1,9}), commit )?([0-9a-f]{6,40})\))?",
+    r"\bversion:? +(\S{1,64})(?: \((?:build (\d{1,9}), commit )?([0-9a-f]{6,40}|unknown)\))?",
     re.ASCII,
 )
 
@@ -91,14 +90,12 @@ def _from_help(program: str, now_unix_s: float, *, deadline_s: float) -> EngineB
 def version_in(text: str) -> str:
     """Return the version in what ``--version`` prints; empty: none.
 
-    llama.cpp prints ``version: 9596 (18ef86ece)``, and calls that build b9596; since August 2026
-    ``version: 0.3.0 (build 10621, commit c1d0e7a00)``.
+    llama.cpp prints ``version: 9596 (18ef86ece)``, or since summer 2026 ``version: 0.1.0 (build 11434, commit
+    18ef86ece)``, and calls such a build b9596. Who builds it without its history gets build 0 or 1.
     """
     match = _VERSION.search(text)
     if match is None:
         return ""
-    number, count, commit = match.groups()
-    if count:
-        return f"{number} (build {count}, commit {commit})"
-    build = f"b{number}" if commit and number.isdigit() else number
-    return f"{build} ({commit})" if commit else build
+    number, counted, commit = match.groups()
+    build = f"b{counted or number}" if counted or (commit and number.isdigit()) else number
+    return f"{build} ({commit})" if commit and commit != "unknown" else build

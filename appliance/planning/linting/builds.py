@@ -9,18 +9,19 @@ from appliance.domain.engine_build import EngineBuild
 BuildKey = tuple[int, ...]
 """Numbers of a version, in their order: (11549,) for b11549, (0, 33, 0) for 0.33.0."""
 
-_COUNTED: Final = re.compile(r"\bbuild ([0-9]{1,9})\b|\Ab?([0-9]{3,9})(?![.0-9])", re.ASCII)
+_COUNTED: Final = re.compile(r"\Ab?([0-9]{3,9})(?![.0-9])", re.ASCII)
+"""Number of a build of llama.cpp; who builds without its history gets build 0 or 1, which tells nothing."""
 _DOTTED: Final = re.compile(r"\Av?([0-9]{1,9}(?:\.[0-9]{1,9}){1,5})", re.ASCII)
 
 
 def build_key(version: str) -> BuildKey | None:
     """Return the numbers of a version as its program tells it; None: it has none.
 
-    llama.cpp counts its builds: ``b9596 (18ef86ece)``, and since August 2026 ``0.3.0 (build 10621, commit …)``.
+    llama.cpp counts its builds: ``b9596 (18ef86ece)``.
     vLLM and SGLang have versions such as ``0.33.0``.
     """
     if counted := _COUNTED.search(version):
-        return (int(counted[1] or counted[2]),)
+        return (int(counted[1]),)
     dotted = _DOTTED.search(version)
     return None if dotted is None else tuple(map(int, dotted[1].split(".")))
 

@@ -1,24 +1,29 @@
-"""`make engines-vllm`: install vLLM if need be, test it; the last line is its figures as JSON."""
+"""`make engines-vllm`, `make engines-llama`: install an engine if need be, test it; the last line is its figures as JSON."""
 
 import os
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Final
 
-from tests.system.engines.installation import vllm
+from tests.system.engines.installation import llama_server, vllm
 from tests.system.rig import missing
 
+_TESTS: Final = {"vllm": "test_vllm.py", "llama": "test_llama_server.py"}
 
-def main() -> int:
-    """Run the tests of real engines; their exit status."""
+
+def main(engine: str) -> int:
+    """Run the tests of a real engine; their exit status."""
     if reason := missing():
         sys.stderr.write(f"no figures: {reason}\n")
         return 1
-    vllm().install()
+    installation = vllm() if engine == "vllm" else llama_server()
+    installation.install()
     with tempfile.TemporaryDirectory() as directory:
         figures = Path(directory) / "figures.json"
-        command = [sys.executable, "-m", "pytest", str(Path(__file__).parent), "-m", "engines"]
+        tests = str(Path(__file__).with_name(_TESTS[engine]))
+        command = [sys.executable, "-m", "pytest", tests, "-m", "engines"]
         environment = {**os.environ, "APPLIANCE_FIGURES": str(figures)}
         status = subprocess.run(command, check=False, env=environment).returncode
         if figures.exists():
@@ -27,4 +32,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1]))

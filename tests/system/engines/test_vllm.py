@@ -14,6 +14,7 @@ import pytest
 
 from tests.fakes.vllm_page import RECORDED, page_facts
 from tests.system.chat import ask, ask_streaming, pieces
+from tests.system.engines.installation import VERSION
 from tests.system.fleet import Answer, Fleet
 from tests.system.rig import Stream
 
@@ -23,6 +24,15 @@ FRONT = 8010
 STREAMS = 4
 QUESTION = "Tell me about the sea."
 PATIENCE_S = 1200
+RECORDS = "/var/lib/appliance-applied/builds"
+GIVEN = {
+    *("--max-model-len", "--max-num-seqs", "--kv-cache-dtype", "--dtype", "--reasoning-parser"),
+    *("--enable-auto-tool-choice", "--tool-call-parser", "--default-chat-template-kwargs"),
+    *("--generation-config", "--override-generation-config", "--enable-prefix-caching"),
+    *("--enable-chunked-prefill", "--max-num-batched-tokens", "--enforce-eager"),
+    *("--disable-custom-all-reduce", "--trust-remote-code", "--kv-cache-memory-bytes"),
+}
+"""Options of the eager profile that are written from its keys."""
 CACHE = f"/var/cache/appliance-backend/{COMPILED}"
 
 
@@ -83,6 +93,30 @@ def test_vllm_serves_under_the_hardened_unit(fleet: Fleet, figures: dict[str, An
     pids = fleet.box.run(f"cat /sys/fs/cgroup{group}/cgroup.procs").stdout.split()
     kib = fleet.box.run(f"ps -o rss= -p {','.join(pids)}").stdout.split()
     figures["resident_gib"] = round(sum(map(int, kib)) / (1 << 20), 1)
+
+
+def test_build_of_vllm_has_what_its_profile_uses(fleet: Fleet, figures: dict[str, Any]) -> None:
+    """The question that a switch asks reads version and options in the installed sources, and misses none."""
+    build = json.loads(fleet.box.run(f"appliance show {EAGER} --json").stdout)["build"]
+    assert (build["version"], build["problem"], build["lacks"]) == (f"{VERSION}+cpu", "", [])
+    record = json.loads(fleet.box.run(f"cat {RECORDS}/{EAGER}.json").stdout)
+    figures["options"] = len(record["options"])
+    assert {"--port", "--uds", "--tool-call-parser", "--max-num-seqs"} <= record["options"].keys()
+    # Every option that the unit gives was written from the profile, or is always the appliance's.
+    words = fleet.box.run(f"tr '\\0' '\\n' < /proc/{fleet.main_pid(EAGER)}/cmdline").stdout.split()
+    given = {word for word in words if word.startswith("--")}
+    figures["options_given"] = len(given)
+    assert GIVEN <= given <= record["options"].keys()
+
+
+def test_vllm_runs_as_its_profile_declares(fleet: Fleet, figures: dict[str, Any]) -> None:
+    """Context, requests at a time, cache, place, thinking and model are on its pages or in its log, and agree."""
+    (row,) = json.loads(fleet.box.run(f"appliance verify {EAGER} --json").stdout)["profiles"]
+    states = {fact["topic"]: fact["state"] for fact in row["verification"]["facts"]}
+    topics = ("ctx", "parallel", "kv", "gpu_layers", "thinking", "model", "speculative", "build")
+    assert states == dict.fromkeys(topics, "agrees")
+    assert row["verification"]["faults"] == []
+    figures["facts_agree"] = len(states)
 
 
 def read_whole(stream: Stream) -> None:

@@ -82,3 +82,19 @@ def test_the_choice_is_linear_in_the_length_of_a_command() -> None:
     """A command of a hundred thousand words is read within seconds."""
     command = ("/l", *(word for i in range(25_000) for word in either((f"--a{i}",), ("--mlock",))))
     assert spelled(command, OLD) == ("/l", *["--mlock"] * 25_000)
+
+
+@pytest.mark.parametrize(
+    ("command", "lacking"),
+    [
+        (("/opt/python3", "-m", "sglang.launch_server", "--port", "1", "--x"), ["--x"]),
+        (("/opt/python", "-c", "x"), ["-c"]),
+        (("/opt/llama", "-m", "m.gguf"), ["-m"]),
+        ((), []),
+    ],
+)
+def test_the_module_of_an_interpreter_is_no_option_of_the_engine(
+    command: tuple[str, ...], lacking: list[str]
+) -> None:
+    """An engine that is started as a module of Python lacks nothing for it."""
+    assert [lack.option for lack in lacks(command, NEW)] == lacking

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from appliance.domain.running_facts import ReportedFact, SelfDescription, Topic
 from appliance.engines import ENGINES
 from appliance.engines.shared.rendering import hf_cache_path, model_named
+from appliance.engines.shared.self_report import version_words
 from appliance.planning.verification.self_description import (
     log_description,
     page_description,
@@ -338,3 +339,18 @@ def test_slots_may_be_told_without_their_context() -> None:
     """Older builds log the number of slots alone."""
     told = log("llama-server", ["srv    load_model: initializing slots, n_slots = 2"])
     assert values(told) == {Topic.SLOTS: "2"}
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("b11549-1a2b3c4d", "11549"),
+        ("version: 11549 (1a2b3c4d)", "11549"),
+        ("0.32.0+cpu", "0.32.0"),
+        ("0.32.0", "0.32.0"),
+        ("unknown", "unknown"),
+    ],
+)
+def test_versions_are_compared_by_their_numbers(text: str, number: str) -> None:
+    """A build's letter, its commit and a package's local label are no part of it."""
+    assert version_words(text) == (number,)

@@ -8,11 +8,9 @@ from appliance.launch.build.distribution import Distribution
 
 SOURCE = """
 class Args:
-    max_model_len: int | None = None
-
     def add(parser):
-        group.add_argument("--kv-cache-dtype", **kwargs)
-        group.add_argument('--uds', help="not --this-one")
+        group.add_argument("--served-model-name", **kwargs)
+        group.add_argument('--uds', '--port', help="not --this-one")
 """
 
 
@@ -28,7 +26,8 @@ def packages(tmp_path: Path) -> Path:
 
 
 def found(program: Path) -> Distribution:
-    return Distribution(str(program), "vllm", ("vllm/engine/arg_utils.py", "vllm/gone.py"))
+    sources = ("vllm/engine/arg_utils.py", "vllm/gone.py", "vllm/fields/", "vllm/none/")
+    return Distribution(str(program), "vllm", sources)
 
 
 @pytest.mark.parametrize(
@@ -47,8 +46,7 @@ def test_the_first_line_of_a_script_leads_to_its_package(packages: Path, text: s
     script.write_text(text.format(venv=venv))
     build = found(script).build(5.0)
     assert (build.version, build.is_complete, build.asked_unix_s) == ("0.33.0+cu128", False, 5.0)
-    assert build.has("--kv-cache-dtype")
-    assert build.has("--max-model-len")
+    assert build.has("--served-model-name")
     assert build.has("--uds")
     assert build.has("--this-one") is False
 
@@ -82,10 +80,30 @@ def test_a_missing_program_has_no_package(tmp_path: Path) -> None:
     assert found(tmp_path).build(0.0).problem
 
 
+def test_a_folder_of_modules_is_read(packages: Path) -> None:
+    """Every module in it declares options, and nothing else in it does; its stamp is the folder's."""
+    folder = packages / "vllm/fields"
+    folder.mkdir()
+    (folder / "memory.py").write_text('class M:\n    kv_dtype: A[str, "type"] = "auto"\n')
+    (folder / "notes.txt").write_text('parser.add_argument("--note")\n')
+    distribution = found(packages.parents[2] / "bin/python")
+    build = distribution.build(0.0)
+    assert (build.has("--kv-dtype"), build.has("--note")) == (True, False)
+    assert f"{folder}/" in distribution.files
+
+
+def test_sources_without_the_options_of_a_server_tell_nothing(packages: Path) -> None:
+    """A release that has moved its sources is a build that is not known, rather than one without options."""
+    (packages / "vllm/engine/arg_utils.py").write_text('parser.add_argument("--port")\n')
+    build = found(packages.parents[2] / "bin/python").build(0.0)
+    assert (build.version, build.options) == ("0.33.0+cu128", {})
+    assert build.problem == "the sources of vllm 0.33.0+cu128 do not declare --served-model-name"
+
+
 def test_a_source_without_end_is_not_read(packages: Path) -> None:
-    """A source of five mebibytes declares no options."""
+    """A source of two mebibytes declares no options."""
     source = packages / "vllm/engine/arg_utils.py"
-    source.write_text('"--a"\n' * 1_000_000)
+    source.write_text(SOURCE + "#" * (2 << 20))
     python = packages.parents[2] / "bin/python"
     build = found(python).build(0.0)
     assert build.version

@@ -160,11 +160,10 @@ def test_another_question_is_an_error(question: str) -> None:
     ("text", "version"),
     [
         ("version: 9596 (18ef86ece)\nbuilt with GCC", "b9596 (18ef86ece)"),
+        ("version: 0.1.0-dev (build 11434, commit 18ef86ece)\nbuilt with", "b11434 (18ef86ece)"),
+        ("version: 0.6.0 (build 11434, commit unknown)", "b11434"),
+        ("version: 0.1.0 (build unknown)", "0.1.0"),
         ("llama-server version 1.2.3", "1.2.3"),
-        (
-            "version: 0.3.0-dev (build 10621, commit c1d0e7a00)\nbuilt with GNU",
-            "0.3.0-dev (build 10621, commit c1d0e7a00)",
-        ),
         ("ggml: found 2 devices\nversion: 1 (abcdef0)", "b1 (abcdef0)"),
         ("nothing", ""),
         ("version: " + "9" * 100_000, "9" * 64),

@@ -11,7 +11,7 @@ from appliance.planning.linting.builds import ALL_BUILDS, BuildKey, BuildRange, 
     [
         ("b9596 (18ef86ece)", (9596,)),
         ("9596", (9596,)),
-        ("0.3.0-dev (build 10621, commit c1d0e7a00)", (10621,)),
+        ("b1 (18ef86ece)", None),
         ("0.33.0", (0, 33, 0)),
         ("v0.5.23.post1", (0, 5, 23)),
         ("0.28.1rc1.dev500+g51da0ca66", (0, 28, 1)),

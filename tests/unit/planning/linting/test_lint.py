@@ -35,7 +35,7 @@ def test_a_build_outside_the_range_has_no_trap() -> None:
         assert [(s.trap.name, s.is_certain) for s in found.sprung] == [
             (TrapName.Q4_0_CACHE_ON_BLACKWELL, certain)
         ]
-    newer = facts("llama-server", "kv = 'q4_0'", version="0.3.0 (build 10621, commit c1d0e7a00)")
+    newer = facts("llama-server", "kv = 'q4_0'", version="b10621 (c1d0e7a00)")
     assert linted(newer, blackwell).sprung == ()
 
 
