@@ -8,6 +8,7 @@ from typing import Final
 from argcomplete.shell_integration import shellcode
 
 from appliance.adapters.commitment import FileCommitment
+from appliance.adapters.profile_files.examples import example_names
 from appliance.cli.arguments import Arguments
 from appliance.cli.catalogue import catalogue_of
 from appliance.cli.grammar import PROGRAM
@@ -48,3 +49,8 @@ def profile_names(prefix: str, *, parsed_args: object = None, **_: object) -> It
         with contextlib.suppress(ApplianceError):
             names += watch_names()
     return tuple(name for name in names if name.startswith(prefix))
+
+
+def examples(prefix: str, **_: object) -> Iterable[str]:
+    """Return the examples that begin with `prefix`."""
+    return tuple(name for name in example_names() if name.startswith(prefix))
