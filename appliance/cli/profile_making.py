@@ -69,7 +69,7 @@ class MadeProfile:
     engine: str
     example: str | None
     judged: Judged | None
-    """What it needs here; None: that could not be judged."""
+    """Memory that it needs here; None: that could not be judged."""
     notes: tuple[str, ...]
     """Sentences for the person, such as keys that still need a value."""
 
@@ -78,7 +78,7 @@ class ProfileMaking:
     """Making of one profile; files and the box are read once.
 
     Args:
-        request: What a person asks for.
+        request: Profile that a person asks for.
         settings: Settings of the box.
         host: Programs and ports of the box.
     """

@@ -74,7 +74,7 @@ def _check_writable(arguments: Arguments, path: Path) -> None:
     """Raise `CliError` where the file could not be written, before anything is read."""
     if not arguments.force:
         refuse_existing([path])
-    if path.parent.is_dir() and not os.access(path.parent, os.W_OK):
+    if path.parent.is_dir() and not os.access(path.parent, os.W_OK, effective_ids=True):
         raise need_root(f"profile new {shlex.join(_words(arguments))}")
 
 

@@ -71,5 +71,5 @@ def choose_engine(
     if facts.is_gguf and has_embedded and engine in {None, EMBEDDED}:
         lacks = "" if engine else f", and no {PROGRAMS[LLAMA_SERVER]} is in PATH"
         return EngineChoice(engine=EMBEDDED, binary="", why=f"{form}{lacks}")
-    programs = " or ".join(PROGRAMS[one] for one in engines) or "the embedded engine"
+    programs = " or ".join(PROGRAMS[one] for one in engines) or "embedded engine"
     raise ProposalRefusedError(f"{form}, and this box has no {programs}: install it; {_NAMED}")

@@ -11,7 +11,13 @@ from typing import Final
 
 from appliance.domain.amounts import parts_text, size
 from appliance.domain.memory import DeviceMemory
-from appliance.domain.model_headers import LookAtModel
+from appliance.domain.model_headers import (
+    LookAtModel,
+    Model,
+    ModelFileFault,
+    ModelReference,
+    Unread,
+)
 from appliance.domain.profile import Applied, Need
 from appliance.domain.spec import Profile
 from appliance.engines import ENGINES
@@ -74,13 +80,20 @@ class FitJudge:
         """Return what `profile`, a valid one, needs on the box and lacks there."""
         invocation = ENGINES[profile.engine].invocation(profile, self._context)
         hf_home = self._context.hf_home
-        applied = compile_applied(profile, _NOWHERE, invocation, hf_home, self._look)
+        applied = compile_applied(profile, _NOWHERE, invocation, hf_home, self._seen)
         return Judged(
             profile=profile,
             applied=applied,
             row=estimate_row(applied, self.box.devices),
             lacking=tuple(self._lacking(applied)),
         )
+
+    def _seen(self, reference: ModelReference) -> Model | Unread:
+        """Look at a model now: a file that is missing is named, as one that cannot be read is."""
+        found = self._look(reference)
+        if isinstance(found, Unread):
+            return Unread(fault=ModelFileFault.UNREADABLE, problem=found.problem)
+        return found
 
     def _lacking(self, applied: Applied) -> Iterator[Shortfall]:
         estimate = applied.estimate
@@ -101,9 +114,9 @@ class FitJudge:
 
 
 def _share(device: DeviceMemory, fraction: float) -> DeviceMemory:
-    """Return a GPU of which an engine has a share."""
+    """Return a GPU of which an engine has a share and no more."""
     share = int(fraction * device.total_bytes)
-    return replace(device, total_bytes=share, free_bytes=min(share, device.free_bytes))
+    return replace(device, free_bytes=min(share, device.free_bytes))
 
 
 def place_lines(judged: Judged, box: ProposalBox) -> Iterator[str]:
@@ -147,4 +160,5 @@ def _phrase(short: Shortfall) -> str:
         fit.POOL: f"of the memory that GPU {short.index} shares with the host",
     }
     where = places.get(short.kind, f"on GPU {short.index}")
-    return f"≈{size(short.wanted_bytes)} {where}, and {size(short.present_bytes)} can be had"
+    room = "are there in all" if short.final else "can be had"
+    return f"≈{size(short.wanted_bytes)} {where}, and {size(short.present_bytes)} {room}"

@@ -11,8 +11,11 @@ from appliance.planning.estimates.facts import GgufFacts, UnknownError
 from appliance.planning.estimates.offload import expert_layers
 from appliance.planning.proposing.proposal_box import ProposalRefusedError
 
-_MOST_TENSORS: Final = 1 << 14
-"""Most tensors of a model that is proposed for: ten times those of the largest that exist."""
+_MOST_TENSORS: Final = 1 << 12
+"""Most tensors of a model that is proposed for: the largest of today have 1,500. A search estimates some dozens of
+plans, each in time linear in tensors and layers."""
+_MOST_BLOCKS: Final = 1 << 9
+"""Most layers, likewise: the largest have 126."""
 _RANK: Final = 4
 """``LLAMA_POOLING_TYPE_RANK`` of llama.h."""
 _PARTS: Final = {
@@ -78,8 +81,10 @@ def _of_gguf(gguf: Gguf) -> ModelFacts:
         if part is not None:
             raise ProposalRefusedError(f"the file is {part}: name the model's own file")
     facts = GgufFacts(gguf)
-    if len(gguf.tensors) > _MOST_TENSORS:
-        raise UnknownError(f"its header has {len(gguf.tensors):,} tensors, which makes no sense")
+    if len(gguf.tensors) > _MOST_TENSORS or facts.blocks > _MOST_BLOCKS:
+        raise UnknownError(
+            f"its header has {len(gguf.tensors):,} tensors and {facts.blocks:,} layers, which makes no sense"
+        )
     architecture = architecture_of(facts.architecture)
     return ModelFacts(
         is_gguf=True,
@@ -103,6 +108,8 @@ def _task_of(facts: GgufFacts, *, is_encoder: bool) -> ModelTask:
 
 def _of_config(weights: Safetensors) -> ModelFacts:
     facts = ConfigFacts(weights.config)
+    if facts.layers > _MOST_BLOCKS:
+        raise UnknownError(f"config.json has {facts.layers:,} layers, which makes no sense")
     return ModelFacts(
         is_gguf=False,
         architecture=facts.word("model_type"),
