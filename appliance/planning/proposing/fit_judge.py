@@ -125,10 +125,10 @@ def place_lines(judged: Judged, box: ProposalBox) -> Iterator[str]:
         return
     free = {str(device.index): device.free_bytes for device in box.devices}
     for index, row in judged.row["gpus"].items():
-        yield f"GPU {index} {parts_text(_parts(row))}; {size(free.get(index, 0))} can be had"
+        yield f"GPU {index} {parts_text(_parts(row))}; free {size(free.get(index, 0))}"
     if not judged.row["gpus"]:
         yield from _together(judged.row["vram"])
-    yield f"RAM {parts_text(_parts(judged.row['ram']))}; {size(box.host.available_bytes)} can be had"
+    yield f"RAM {parts_text(_parts(judged.row['ram']))}; free {size(box.host.available_bytes)}"
 
 
 def _together(vram: PartsRow) -> Iterator[str]:

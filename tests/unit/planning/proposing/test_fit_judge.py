@@ -83,7 +83,7 @@ def test_the_parts_in_each_place() -> None:
     lines = list(place_lines(found, box(16, 16)))
     assert [line.partition(" ≈")[0] for line in lines] == ["GPU 0", "GPU 1", "RAM"]
     assert lines[0].startswith("GPU 0 ≈5.8 GiB: weights 5.2 GiB, cache ")
-    assert lines[0].endswith("; 15.7 GiB can be had")
+    assert lines[0].endswith("; free 15.7 GiB")
     alone = judged(f"{HEAD}gpus = []\nctx = 8192\n", box())
     assert len(list(place_lines(alone, box()))) == 1
 

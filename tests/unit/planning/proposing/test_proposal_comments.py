@@ -89,7 +89,7 @@ def test_comments_of_keys() -> None:
 
 
 def test_keys_of_models_that_embed_and_rank() -> None:
-    """Such a model reads a text in one batch, and has no cache type."""
+    """A model that embeds or ranks reads a text in one batch, and has no cache type."""
     small = keys(proposed(gguf({**LLAMA, "llama.pooling_type": 3}, layer_bytes=MIB), box(16)))
     assert "shared = true  # small: it claims no device, so a switch never stops it" in small
     assert "embedding = true\nbatch = 8192" in small
@@ -118,6 +118,14 @@ def test_the_embedded_engine_has_few_keys() -> None:
     assert "binary" not in text
     assert "gpus" not in text
     assert "[" not in text
+
+
+def test_a_model_that_does_not_say_what_it_was_made_for() -> None:
+    """Without a trained context the comment names none, and no larger one."""
+    silent = {key: value for key, value in LLAMA.items() if "context" not in key}
+    _, text = lines_of(gguf(silent), box(16))
+    assert "The model: architecture llama, 4 layers.\n" in text
+    assert "With ctx" not in text
 
 
 def test_profiles_that_cannot_be_judged() -> None:

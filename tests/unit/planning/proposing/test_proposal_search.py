@@ -153,6 +153,8 @@ def test_the_embedded_engine_has_one_place() -> None:
     assert proposed(SMALL, ONE_16, EMBEDDED, tokens=USEFUL_TOKENS).plan.tokens == USEFUL_TOKENS
     with pytest.raises(ProposalRefusedError, match="needs ≥ 42"):
         proposed(known("Llama-3.3-70B"), CPU, EMBEDDED)
+    with pytest.raises(ProposalRefusedError, match="needs ≥ "):
+        proposed(known("Gemma-3-27B"), box(ram_gib=20), EMBEDDED)
 
 
 @pytest.mark.parametrize(
@@ -179,6 +181,8 @@ def test_tensor_parallelism_divides_the_heads() -> None:
     """Over three GPUs a model with 32 heads goes to two."""
     plan = proposed(weights(20), box(24, 24, 24), VLLM).plan
     assert plan.gpus == (0, 1)
+    with pytest.raises(ProposalRefusedError, match="choose a smaller quantisation"):
+        proposed(weights(50), box(24, 24, 24), VLLM)
 
 
 def test_a_share_is_what_others_leave() -> None:
