@@ -3,18 +3,22 @@
 import json
 import os
 import re
+import shutil
 import tomllib
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
-from appliance.adapters.profile_files.loading import load_profile
+from appliance.adapters.profile_files.loading import load_profile, parse_profile
 from appliance.cli.argument_parser import build_parser
 from appliance.cli.verbs.completion import examples
+from appliance.engines.llama_server import LlamaServerOptions
 from tests.fakes.cli_box import CliBox, Ended
 from tests.fakes.cli_call import call
 from tests.fakes.command_terminal import on_terminal
+from tests.fakes.model_files import LLAMA, llama_tensors, write_gguf
+from tests.pretend import GIB, Gpus, build
 
 ROOT = Path(__file__).parents[3]
 SHIPPED = tuple(sorted(path.stem for path in (ROOT / "profiles").glob("*.toml")))
@@ -260,3 +264,29 @@ def test_examples_complete() -> None:
     assert isinstance(verbs, dict)
     (action,) = (a for a in verbs["profile"]._actions if a.dest == "example")
     assert tuple(action.completer("rer")) == ("rerank",)
+
+
+def test_experts_of_a_large_model_go_to_ram_on_a_box_with_a_gpu(
+    box: CliBox, tmp_path: Path
+) -> None:
+    """The GPUs are read through the driver: a model of 24 GiB leaves experts in RAM on a card of 16 GiB."""
+    if shutil.which("gcc") is None:
+        pytest.skip("needs gcc to build the pretend driver; readings of GPUs are shown elsewhere")
+    model = write_gguf(
+        tmp_path / "moe.gguf",
+        {**LLAMA, "llama.context_length": 131072, "llama.block_count": 24},
+        llama_tensors(24, experts=1840),
+    )
+    gpus = Gpus(tmp_path / "gpus" / "state")
+    gpus.replace({"count": 1, "*.total": 16 * GIB})
+    box.program("llama-server", "exit 0")
+    ended = box.run(
+        *("profile", "new", "moe", "--model", str(model), "--dry-run"),
+        **gpus.environment(build()),
+    )
+    assert (ended.status, ended.err) == (0, "")
+    profile = parse_profile("moe", ended.out.encode())
+    assert (profile.gpus, profile.ctx) == ((0,), 32_768)
+    assert isinstance(profile.options, LlamaServerOptions)
+    assert 0 < (profile.options.n_cpu_moe or 0) < 24
+    assert "# It fits this box:\n#   GPU 0 ≈1" in ended.out
