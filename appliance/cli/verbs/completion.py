@@ -8,7 +8,6 @@ from typing import Final
 from argcomplete.shell_integration import shellcode
 
 from appliance.adapters.commitment import FileCommitment
-from appliance.adapters.profile_files.examples import example_names
 from appliance.cli.arguments import Arguments
 from appliance.cli.catalogue import catalogue_of
 from appliance.cli.grammar import PROGRAM
@@ -53,4 +52,7 @@ def profile_names(prefix: str, *, parsed_args: object = None, **_: object) -> It
 
 def examples(prefix: str, **_: object) -> Iterable[str]:
     """Return the examples that begin with `prefix`."""
+    # Imported late: names of profiles, which are completed more often, need none of it.
+    from appliance.adapters.profile_files.examples import example_names  # noqa: PLC0415
+
     return tuple(name for name in example_names() if name.startswith(prefix))
