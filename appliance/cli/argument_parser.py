@@ -29,6 +29,8 @@ class Parser(argparse.ArgumentParser):
 
     names: Completer | None = None
     """Completer of the names of profiles."""
+    examples: Completer | None = None
+    """Completer of the names of examples."""
 
     def error(self, message: str) -> Never:
         """End with the usage status and a hint."""
@@ -69,6 +71,11 @@ class Parser(argparse.ArgumentParser):
         if self.names is not None:
             action.completer = self.names  # type: ignore[attr-defined]  # argcomplete's protocol
 
+    def complete_examples(self, action: argparse.Action) -> None:
+        """Let the shell complete this argument with names of examples."""
+        if self.examples is not None:
+            action.completer = self.examples  # type: ignore[attr-defined]  # argcomplete's protocol
+
     def _get_value(self, action: argparse.Action, arg_string: str) -> object:
         try:
             return super()._get_value(action, arg_string)
@@ -86,13 +93,16 @@ class Parser(argparse.ArgumentParser):
         raise argparse.ArgumentError(None, f'"{value}" is no {what.lower()}; {hint}')
 
 
-def build_parser(argv: Sequence[str] = (), names: Completer | None = None) -> Parser:
+def build_parser(
+    argv: Sequence[str] = (), names: Completer | None = None, examples: Completer | None = None
+) -> Parser:
     """Return the parser of the grammar.
 
     Args:
         argv: The arguments to parse. Where they begin with a verb, only that one's arguments are
             built: all of them take 10 ms.
         names: Completes profile names for a shell.
+        examples: Completes names of examples, likewise.
     """
     parser = Parser(
         prog=PROGRAM,
@@ -116,12 +126,15 @@ def build_parser(argv: Sequence[str] = (), names: Completer | None = None) -> Pa
     )
     wanted = [v for v in VERBS if argv and argv[0] in (v.name, *v.aliases)]
     for verb in wanted or VERBS:
-        _add(verbs, verb, names)
+        _add(verbs, verb, names, examples)
     return parser
 
 
 def _add(
-    verbs: "argparse._SubParsersAction[Parser]", verb: VerbGrammar, names: Completer | None
+    verbs: "argparse._SubParsersAction[Parser]",
+    verb: VerbGrammar,
+    names: Completer | None,
+    examples: Completer | None,
 ) -> None:
     parser = verbs.add_parser(
         verb.name,
@@ -131,7 +144,7 @@ def _add(
         allow_abbrev=False,
         formatter_class=_Formatter,
     )
-    parser.names = names
+    parser.names, parser.examples = names, examples
     parser.set_defaults(**verb.defaults())
     # Suppressed, so that this value does not hide the one given before the verb.
     verb.add_arguments(parser, no_socket=argparse.SUPPRESS)

@@ -79,6 +79,9 @@ class _Reader:
     def complete_names(self, action: None) -> None:
         """Ignore the completion, which concerns shells only."""
 
+    def complete_examples(self, action: None) -> None:
+        """Ignore the completion, likewise."""
+
     def read(self, words: Sequence[str]) -> dict[str, object]:
         """Return every value by its name.
 

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
         def complete_names(self, action: Any) -> None:
             """Let the shell complete this argument with names of profiles."""
 
+        def complete_examples(self, action: Any) -> None:
+            """Let the shell complete this argument with names of examples."""
+
 
 PROGRAM: Final = "appliance"
 SOCKET_HELP: Final = (
@@ -44,7 +47,9 @@ _MOST_CONCURRENCY: Final = 32
 _FEWEST_TOKENS: Final = 2
 _LEAST_DEPTH: Final = 256
 _MOST_TOKENS: Final = 1 << 20
-_MOST_DIGITS: Final = 7
+_LEAST_CONTEXT: Final = 16
+_MOST_CONTEXT: Final = (1 << 24) - 1
+_MOST_DIGITS: Final = 8
 _MODULES: Final = "appliance.cli.verbs"
 SEVERITIES: Final = ("critical", "warning", "info")
 """Values of `appliance.domain.alerts.Severity`, which takes time to import."""
@@ -417,26 +422,55 @@ def _profile(parser: VerbParser) -> None:
     parser.add_argument(
         "action",
         metavar="ACTION",
-        choices=["validate", "lint", "render", "import"],
-        help="validate; lint: tell traps of settings, models and GPUs; render: show units; import: make profiles of"
-        " what other programs have",
+        choices=["new", "validate", "lint", "render", "import"],
+        help="new: make a profile for a model; validate; lint: tell traps of settings, models and GPUs; render:"
+        " show units; import: make profiles of what other programs have",
     )
     targets = parser.add_argument(
         "targets",
         metavar="FILE",
         nargs="*",
-        help="files, or names of profiles (default: all); import: configurations of llama-swap, presets,"
-        " compose files, scripts, units, or - for standard input",
+        help="files, or names of profiles (default: all); new: the name of the profile; import:"
+        " configurations of llama-swap, presets, compose files, scripts, units, or - for standard input",
     )
     parser.complete_names(targets)
     parser.add_argument(
         "--output",
         metavar="DIR",
-        help="import: write the profiles into this directory (default: print them)",
+        help="import: write the profiles into this directory (default: print them); new: into this one"
+        " (default: the box's profiles)",
     )
     parser.add_argument(
-        "--force", action="store_true", help="import: replace profiles that are there"
+        "--force", action="store_true", help="new, import: replace profiles that are there"
     )
+    _profile_new(parser)
+
+
+def _profile_new(parser: VerbParser) -> None:
+    parser.complete_examples(
+        parser.add_argument(
+            "--from",
+            dest="example",
+            metavar="EXAMPLE",
+            help="new: copy this example, or a profile's file (default: propose settings for this box)",
+        )
+    )
+    parser.add_argument(
+        "--model", metavar="PATH", help="new: the model's file or directory, or hf:owner/name"
+    )
+    parser.add_argument(
+        "--ctx", metavar="N", type=_context, help="new: tokens that one request may use"
+    )
+    parser.add_argument(
+        "--set",
+        metavar="KEY=VALUE",
+        action="append",
+        help="new: set this key, such as llama-server.mmproj=PATH; may be repeated",
+    )
+    parser.add_argument(
+        "--dry-run", action="store_true", help="new: print the profile, write nothing"
+    )
+    parser.add_argument("--list", action="store_true", help="new: list the examples")
 
 
 def _bench(parser: VerbParser) -> None:
@@ -564,7 +598,7 @@ VERBS: Final = (
     VerbGrammar(
         "profile",
         "profile_group:run",
-        "check profile files, show their units, or import them",
+        "make profiles, check them, show their units, or import them",
         _profile,
     ),
     VerbGrammar("bench", "bench:run", "measure the speed of a profile, or compare several", _bench),
@@ -642,6 +676,10 @@ def _runs(text: str) -> int:
 
 def _answer_tokens(text: str) -> int:
     return _between(text, _FEWEST_TOKENS, _MOST_TOKENS, "a number of tokens")
+
+
+def _context(text: str) -> int:
+    return _between(text, _LEAST_CONTEXT, _MOST_CONTEXT, "a number of tokens")
 
 
 def _concurrencies(text: str) -> tuple[int, int]:

@@ -80,9 +80,9 @@ def _complete() -> None:
     import argcomplete  # noqa: PLC0415 - only while a shell asks
 
     from appliance.cli.argument_parser import build_parser  # noqa: PLC0415
-    from appliance.cli.verbs.completion import profile_names  # noqa: PLC0415
+    from appliance.cli.verbs.completion import examples, profile_names  # noqa: PLC0415
 
-    argcomplete.autocomplete(build_parser(names=profile_names))
+    argcomplete.autocomplete(build_parser(names=profile_names, examples=examples))
 
 
 def run() -> NoReturn:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from appliance.domain.amounts import size
+from appliance.domain.amounts import parts_text
 from appliance.protocol.json_values import Json, number_in, object_in, objects_in, text_in
 
 TYPE_CHECKING = False
@@ -36,6 +36,5 @@ def _places(placed: Json) -> Iterator[str]:
     together = [("GPUs", object_in(placed, "vram"))]
     for name, parts in (*(shown or together), ("RAM", object_in(placed, "ram"))):
         counts = {part: int(number_in(parts, f"{part}_bytes") or 0) for part in _PARTS}
-        told = [f"{part} {size(count)}" for part, count in counts.items() if count]
-        if told:
-            yield f"{name} ≈{size(sum(counts.values()))}: {', '.join(told)}"
+        if any(counts.values()):
+            yield f"{name} {parts_text(counts)}"

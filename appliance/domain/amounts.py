@@ -5,6 +5,10 @@ Imported while a model waits for its start: without `typing`.
 
 from __future__ import annotations
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 _MINUTE_S = 60
 _HOUR_S = 3600
 _DAY_S = 86_400
@@ -33,6 +37,12 @@ def size_change(from_bytes: float, to_bytes: float) -> str:
     """Return a size before and after, both in the unit of the larger: ``12.1 → 0.4 GiB``."""
     unit = _unit_of(max(from_bytes, to_bytes))
     return f"{_in(unit, from_bytes)} → {_in(unit, to_bytes)} {unit}"
+
+
+def parts_text(parts: Mapping[str, int]) -> str:
+    """Return the sum of parts and those that are not nothing: ``≈10.8 GiB: weights 7.7 GiB, cache 3.1 GiB``."""
+    told = ", ".join(f"{name} {size(count)}" for name, count in parts.items() if count)
+    return f"≈{size(sum(parts.values()))}: {told}"
 
 
 def _unit_of(count_bytes: float) -> str:

@@ -2,24 +2,25 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
-import tomlkit
-
+from appliance.adapters.profile_files.draft_text import (
+    after_value,
+    assignment,
+    comment_lines,
+    short_line,
+    toml_value,
+)
 from appliance.adapters.profile_files.loading import profile_faults
 from appliance.adapters.toml.file import Fault
 from appliance.planning.importing.profile_draft import (
     DraftArgument,
-    DraftKey,
     ProfileDraft,
     without_argument,
     without_key,
 )
 from appliance.planning.importing.server_command import Disposition, DispositionKind, PartKind
-from appliance.planning.wording import printable
 
-_WIDTH: Final = 100
-_MOST_COMMENT: Final = 300
 _MOST_ROUNDS: Final = 64
 """Most keys that are taken out of one draft."""
 
@@ -78,7 +79,7 @@ def _smaller(file: DraftFile) -> Iterator[ProfileDraft]:
 
 def _rendered(draft: ProfileDraft) -> _Text:
     text = _Text()
-    for line in _wrapped(f"Imported from {draft.origin}: {_summary(draft)}"):
+    for line in comment_lines(f"Imported from {draft.origin}: {_summary(draft)}"):
         text.add(line)
     table = ""
     is_extra_due = bool(draft.extra_args)
@@ -90,7 +91,7 @@ def _rendered(draft: ProfileDraft) -> _Text:
             table = key.table
             text.add()
             text.add(f"[{table}]")
-        text.add(_assignment(key), ("key", index))
+        text.add(assignment(key), ("key", index))
     if is_extra_due:
         _add_arguments(text, draft.extra_args)
     _add_ledger(text, draft)
@@ -105,38 +106,11 @@ def _summary(draft: ProfileDraft) -> str:
     return f"{kept} of {len(options)} options kept, {changed} of them in another form."
 
 
-def _assignment(key: DraftKey) -> str:
-    name = tomlkit.key(key.key).as_string()
-    if key.table == "unit":
-        name = tomlkit.key(key.key.split(".")).as_string()
-    return f"{name} = {_toml(key.value)}{_comment(key.comment)}"
-
-
-def _comment(text: str) -> str:
-    return f"  # {_short(text)}" if text else ""
-
-
-def _short(text: str) -> str:
-    line = printable(" ".join(text.split()))
-    return line if len(line) <= _MOST_COMMENT else f"{line[:_MOST_COMMENT]}…"
-
-
-def _toml(value: Any) -> str:
-    """Return a value as TOML; a table inside a value is an inline one."""
-    if isinstance(value, Mapping):
-        pairs = (f"{tomlkit.key(str(k)).as_string()} = {_toml(v)}" for k, v in value.items())
-        return f"{{ {', '.join(pairs)} }}"
-    if isinstance(value, list):
-        return f"[{', '.join(map(_toml, value))}]"
-    text: str = tomlkit.item(value).as_string()
-    return text
-
-
 def _add_arguments(text: _Text, arguments: Sequence[DraftArgument]) -> None:
     text.add("extra_args = [")
     for index, argument in enumerate(arguments):
-        words = ", ".join(map(_toml, argument.words))
-        text.add(f"  {words},{_comment(argument.comment)}", ("argument", index))
+        words = ", ".join(map(toml_value, argument.words))
+        text.add(f"  {words},{after_value(argument.comment)}", ("argument", index))
     text.add("]")
 
 
@@ -145,26 +119,15 @@ def _add_ledger(text: _Text, draft: ProfileDraft) -> None:
     text.add()
     carried = [d.text for d in draft.of(DispositionKind.CARRIED)]
     if carried:
-        for line in _wrapped(f"Carried: {'; '.join(map(_short, carried))}"):
+        for line in comment_lines(f"Carried: {'; '.join(map(short_line, carried))}"):
             text.add(line)
     for outcome in (DispositionKind.CHANGED, DispositionKind.DROPPED):
         for disposition in draft.of(outcome):
-            for line in _wrapped(f"{outcome.capitalize()}: {ledger_line(disposition)}"):
+            for line in comment_lines(f"{outcome.capitalize()}: {ledger_line(disposition)}"):
                 text.add(line)
 
 
 def ledger_line(disposition: Disposition) -> str:
     """Return a part of the source with its reason, on one line."""
     reason = f": {disposition.reason}" if disposition.reason else ""
-    return _short(f"{_short(disposition.text)}{reason}")
-
-
-def _wrapped(text: str) -> Iterator[str]:
-    """Yield a text as lines of comments."""
-    line = "#"
-    for word in printable(text).split(" "):
-        if len(line) + len(word) >= _WIDTH and line != "#":
-            yield line
-            line = "#  "
-        line += f" {word}"
-    yield line
+    return short_line(f"{short_line(disposition.text)}{reason}")

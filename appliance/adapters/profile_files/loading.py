@@ -37,6 +37,7 @@ from appliance.planning.profiles.compilation import ProfileSource
 from appliance.planning.profiles.rules import collisions, problems
 
 SUFFIX: Final = ".toml"
+NAME_RULE: Final = "up to 48 of a-z, 0-9, dot, dash and underscore, the first a letter or a digit"
 _UNKNOWN_KEY: Final = "extra_forbidden"
 """pydantic's name of the fault."""
 _EMPTY: Final[Mapping[int, str]] = {}
@@ -162,11 +163,9 @@ def _shown_file(path: Path) -> str:
 
 def _check_name(name: str) -> None:
     if not is_profile_name(name):
-        text = (
-            "the file's name is no profile name: up to 48 of a-z, 0-9, dot, dash and underscore, "
-            "the first a letter or a digit"
+        raise FaultyFileError(
+            [Fault(line=None, text=f"the file's name is no profile name: {NAME_RULE}")]
         )
-        raise FaultyFileError([Fault(line=None, text=text)])
 
 
 def _profile(name: str, document: Document) -> Profile:

@@ -163,6 +163,12 @@ OUTPUTS: Final = (
     OutputSchema(name="apply", printed_by=("apply", "edit"), kind=types.ApplyDocument),
     OutputSchema(name="profile-import", printed_by=("profile import",), kind=types.ImportDocument),
     OutputSchema(name="profile-lint", printed_by=("profile lint",), kind=types.LintDocument),
+    OutputSchema(name="profile-new", printed_by=("profile new NAME",), kind=types.NewProfile),
+    OutputSchema(
+        name="profile-examples",
+        printed_by=("profile new --list",),
+        kind=list[types.ExampleEntry],
+    ),
     OutputSchema(name="profile-render", printed_by=("profile render",), kind=Mapping[str, str]),
     OutputSchema(
         name="profile-validate",

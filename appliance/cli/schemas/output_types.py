@@ -307,6 +307,36 @@ class ImportDocument(TypedDict):
     """Sentences about what could not be imported."""
 
 
+class NewProfile(TypedDict):
+    """Profile that was made for a model."""
+
+    name: str
+    file: str | None
+    """Path of the file that was written; None: none was."""
+    example: str | None
+    """Example that it is a copy of; None: its settings are a proposal."""
+    engine: str
+    text: str
+    """Text of the profile."""
+    fits: bool | None
+    """Whether it fits this box; None: that is not known."""
+    estimate: EstimateRow | None
+    """Parts of the memory that it needs; None: there is no estimate."""
+    notes: list[str]
+    """Sentences for a person, such as keys that still need a value."""
+
+
+class ExampleEntry(TypedDict):
+    """Profile of the library of examples."""
+
+    name: str
+    description: str
+    """Model and hardware that the example is for."""
+    engine: str
+    model: str
+    """Model in the example, which another one takes the place of."""
+
+
 class CheckedProfile(TypedDict):
     """Profile file that was checked."""
 

@@ -48,3 +48,11 @@ def profile_names(prefix: str, *, parsed_args: object = None, **_: object) -> It
         with contextlib.suppress(ApplianceError):
             names += watch_names()
     return tuple(name for name in names if name.startswith(prefix))
+
+
+def examples(prefix: str, **_: object) -> Iterable[str]:
+    """Return the examples that begin with `prefix`."""
+    # Imported late: names of profiles, which are completed more often, need none of it.
+    from appliance.adapters.profile_files.examples import example_names  # noqa: PLC0415
+
+    return tuple(name for name in example_names() if name.startswith(prefix))

@@ -13,6 +13,7 @@ from appliance.cli.terminal import Streams
 _MODULES: Final[Mapping[str, str]] = {
     "import": "profile_import",
     "lint": "profile_lint",
+    "new": "profile_new",
     "render": "profile",
     "validate": "profile",
 }

@@ -4,31 +4,27 @@ Without ``--output`` it changes nothing: the profiles go to standard output, wha
 standard error.
 """
 
-import os
-import pwd
-import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from appliance.adapters.files.durable import is_there, write_files, write_new_files
 from appliance.adapters.profile_files.draft_files import DraftFile, checked_file, ledger_line
-from appliance.adapters.profile_files.loading import SUFFIX, load_profiles
+from appliance.adapters.profile_files.loading import SUFFIX
 from appliance.adapters.systemd.unit_files import unit_file_text
 from appliance.adapters.toml.file import MAX_BYTES, FaultyFileError, decoded_text, read_content
 from appliance.adapters.yaml_documents import YamlFaultError, read_yaml
 from appliance.cli.arguments import Arguments
 from appliance.cli.failures import CliError
+from appliance.cli.new_profiles import host_facts, written
 from appliance.cli.terminal import Streams, Terminal
-from appliance.domain.errors import ProfileError
 from appliance.planning.importing.profile_draft import HostFacts
 from appliance.planning.importing.server_command import DispositionKind, ImportFaultError, PartKind
 from appliance.planning.importing.sources import ImportSource, drafts_of
 from appliance.planning.wording import printable
 from appliance.protocol.control import Exit
-from appliance.settings import Settings, load_settings
+from appliance.settings import load_settings
 
 _STDIN: Final = "-"
 _UNIT: Final = ".service"
@@ -49,8 +45,9 @@ def run(arguments: Arguments, streams: Streams) -> int:
         raise CliError("nothing to import: name a file, a unit or - for standard input", Exit.USAGE)
     settings = load_settings()
     output = None if arguments.output is None else Path(arguments.output)
-    report = _imported(arguments.targets, _facts(settings, output))
-    paths = {} if output is None else _written(report.files, output, force=arguments.force)
+    report = _imported(arguments.targets, host_facts(settings, output))
+    texts = {file.draft.name: file.text for file in report.files}
+    paths = {} if output is None else written(texts, output, force=arguments.force)
     if arguments.json:
         streams.out.document(_document(report, paths))
     else:
@@ -106,54 +103,6 @@ def _yaml(text: str) -> object:
         return read_yaml(text)
     except YamlFaultError as error:
         raise ImportFaultError(str(error)) from error
-
-
-def _facts(settings: Settings, output: Path | None) -> HostFacts:
-    """Return what an import has to know: programs, homes, and what other profiles have."""
-    there = _others(settings.profiles_dir)
-    names = there.keys() if output is None or output.resolve() != settings.profiles_dir else ()
-    ports = {port: f"{name}{SUFFIX}" for name, port in there.items()}
-    return HostFacts(
-        find_program=shutil.which,
-        home_of=_home_of,
-        taken_ports={**ports, **settings.reserved_ports},
-        taken_names=frozenset(names),
-    )
-
-
-def _others(directory: Path) -> dict[str, int]:
-    """Return the ports of the box's profiles by name."""
-    try:
-        loaded = load_profiles(directory)
-    except ProfileError:
-        return {}
-    found = loaded.profiles.items()
-    return {name: p.port for name, p in found if p.port is not None}
-
-
-def _home_of(user: str) -> str | None:
-    name = user or os.environ.get("SUDO_USER", "")
-    try:
-        return (pwd.getpwnam(name) if name else pwd.getpwuid(os.geteuid())).pw_dir
-    except KeyError:
-        return None
-
-
-def _written(files: Sequence[DraftFile], directory: Path, *, force: bool) -> dict[str, Path]:
-    """Write the profiles, all or none of them; returns their paths by name."""
-    if not directory.is_dir():
-        raise CliError(f"{directory} is no directory: make it first", Exit.FAILED)
-    paths = {file.draft.name: directory / f"{file.draft.name}{SUFFIX}" for file in files}
-    texts = {paths[file.draft.name]: file.text for file in files}
-    if force:
-        write_files(texts)
-        return paths
-    there = [str(path) for path in texts if is_there(path)]
-    if there:
-        advice = "nothing was written; --force replaces it"
-        raise CliError(f"{', '.join(there)} is there already: {advice}", Exit.CONFIG)
-    write_new_files(texts)
-    return paths
 
 
 def _print(report: ImportReport, paths: dict[str, Path], streams: Streams) -> None:

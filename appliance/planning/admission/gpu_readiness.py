@@ -1,13 +1,15 @@
 """Check that the GPUs of a profile are there and can be read; each failure has its own sentence."""
 
 from collections.abc import Iterable, Iterator
+from typing import Final
 
 from appliance.domain.memory import GpuState, Quality
 from appliance.domain.profile import Applied
 from appliance.planning.admission.findings import BoxFacts, PreflightFinding, refuse, warn
 from appliance.planning.need import used_gpus
 
-_NOWHERE = frozenset({GpuState.NO_LIBRARY, GpuState.NO_DRIVER})
+NOWHERE: Final = frozenset({GpuState.NO_LIBRARY, GpuState.NO_DRIVER})
+"""States of a machine that has no GPU that could be used."""
 
 
 def readiness(applied: Applied, box: BoxFacts) -> tuple[PreflightFinding, ...]:
@@ -19,7 +21,7 @@ def readiness(applied: Applied, box: BoxFacts) -> tuple[PreflightFinding, ...]:
         return (refuse(text),)
     if failure := reader_failure(box):
         return (refuse(failure),)
-    if box.gpu_state in _NOWHERE or (box.gpu_error is not None and not box.gpu_total_bytes):
+    if box.gpu_state in NOWHERE or (box.gpu_error is not None and not box.gpu_total_bytes):
         error = box.gpu_error or box.gpu_state
         return (
             refuse(
@@ -31,7 +33,7 @@ def readiness(applied: Applied, box: BoxFacts) -> tuple[PreflightFinding, ...]:
 
 def _remedy(applied: Applied, box: BoxFacts) -> str:
     """Return what to do where no GPU is to be expected; empty: a driver is there and fails."""
-    if box.gpu_state not in _NOWHERE and box.gpu_error is not None:
+    if box.gpu_state not in NOWHERE and box.gpu_error is not None:
         return ""
     file = applied.source_path.rpartition("/")[2]
     shared = ", beside shared = true" if not applied.claim.devices else ""

@@ -9,7 +9,8 @@ from appliance.domain.model_headers import Tensor
 from appliance.domain.spec import Profile
 from appliance.engines.shared.engine import LlamaCppLoading
 
-_BLOCK: Final = re.compile(r"blk\.(\d{1,5})\.", re.ASCII)
+_LAYER_NUMBER: Final = r"\.(\d{1,5})"
+_BLOCK: Final = re.compile(rf"blk{_LAYER_NUMBER}\.", re.ASCII)
 _EXPERTS: Final = r"\.ffn_(up|down|gate|gate_up)_(ch|)exps"
 """Pattern of expert tensors: ``LLM_FFN_EXPS_REGEX`` of llama.cpp's common.h."""
 _FFN: Final = r"\.ffn_(up|down|gate)\."
@@ -86,12 +87,19 @@ def weights(
     return Weights(gpu=gpu, least_gpu=least, ram=ram)
 
 
+def expert_layers(tensors: Sequence[Tensor]) -> tuple[int, ...]:
+    """Return the layers that have experts, in order; empty: a model without experts."""
+    experts = re.compile(f"blk{_LAYER_NUMBER}{_EXPERTS}", re.ASCII)
+    found = (experts.match(tensor.name) for tensor in tensors)
+    return tuple(sorted({int(match[1]) for match in found if match is not None}))
+
+
 def kept_in_ram(loading: LlamaCppLoading) -> Callable[[str], bool]:
     """Return a test for the tensors that the profile keeps in main memory by name."""
     patterns = [re.compile(p) for p in _patterns(loading) if _compiles(p)]
     # Layers are looked up: an alternative for each in a pattern would cost each tensor all of them.
     listed = [
-        (re.compile(rf"blk\.(\d{{1,5}}){tensors}", re.ASCII), frozenset(layers))
+        (re.compile(f"blk{_LAYER_NUMBER}{tensors}", re.ASCII), frozenset(layers))
         for layers, tensors in _of_layers(loading)
     ]
     return lambda name: (

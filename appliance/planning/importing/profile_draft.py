@@ -8,6 +8,13 @@ from typing import Final
 from appliance.planning.importing.server_command import Disposition, DispositionKind
 
 EXTRA_ARGS: Final = "extra_args"
+PROGRAMS: Final[Mapping[str, str]] = {
+    "llama-server": "llama-server",
+    "vllm": "vllm",
+    "sglang": "sglang",
+}
+"""Names of the engines' programs, by engine."""
+NOT_FOUND: Final = "not found on this machine: correct the path"
 _FIRST_PORT: Final = 8020
 _LEAST_PORT: Final = 1024
 _MOST_PORT: Final = 65_535

@@ -21,7 +21,13 @@ from appliance.planning.importing.option_reading import (
     variable_option,
 )
 from appliance.planning.importing.option_values import HF_REPOSITORY
-from appliance.planning.importing.profile_draft import DraftKey, HostFacts, ProfileDraft
+from appliance.planning.importing.profile_draft import (
+    NOT_FOUND,
+    PROGRAMS,
+    DraftKey,
+    HostFacts,
+    ProfileDraft,
+)
 from appliance.planning.importing.server_command import (
     Argument,
     Disposition,
@@ -50,7 +56,6 @@ _TOP_ORDER: Final = (
 )
 _LLAMA: Final = "llama-server"
 _DEFAULT_PORTS: Final = {_LLAMA: 8080, "vllm": 8000, "sglang": 30000}
-_PROGRAMS: Final = {_LLAMA: "llama-server", "vllm": "vllm", "sglang": "sglang"}
 _SEVERAL: Final = frozenset({"--served-model-name", "--lora-modules", "--device-ids"})
 _MOST_SERVED: Final = 64
 _MOST_DESCRIPTION: Final = 200
@@ -179,10 +184,10 @@ class _Drafting:
         else:
             program = self._host.find_program(program) or ""
         if not program.startswith("/"):
-            wanted = _PROGRAMS[self._server.engine]
+            wanted = PROGRAMS[self._server.engine]
             found = self._host.find_program(wanted)
             program = found or f"/usr/local/bin/{wanted}"
-            note = "" if found else "not found on this machine: correct the path"
+            note = "" if found else NOT_FOUND
         self._set("engine", self._server.engine)
         self._set("binary", program, note)
 
@@ -275,7 +280,7 @@ class _Drafting:
 
     def _name(self) -> str:
         served = [*self._placed.served, *self._command.served]
-        first = served[0] if served else _stem(self._placed.model.text)
+        first = served[0] if served else model_title(self._placed.model.text)
         return self._host.free_name(self._command.name or first, self._server.engine)
 
     def _ordered(self) -> Sequence[DraftKey]:
@@ -303,7 +308,7 @@ def _served_name(name: str) -> str:
     return name
 
 
-def _stem(model: str) -> str:
+def model_title(model: str) -> str:
     """Return a name from a model's path or repository."""
     last = model.removeprefix("hf:").rstrip("/").rpartition("/")[2]
     return last.partition(":")[0].removesuffix(".gguf")

@@ -31,7 +31,7 @@ from appliance.engines.shared.engine import (
 from appliance.planning.estimates import llama_cpp
 from appliance.planning.estimates.estimating import estimated
 from appliance.planning.estimates.facts import GgufFacts, UnknownError
-from appliance.planning.estimates.offload import kept_in_ram, layers_on_gpus, weights
+from appliance.planning.estimates.offload import expert_layers, kept_in_ram, layers_on_gpus, weights
 from appliance.planning.profiles.compilation import ProfileSource
 from appliance.planning.units.specs import spec_of
 
@@ -650,3 +650,9 @@ def test_time_of_an_estimate_grows_with_the_tensors_alone() -> None:
         return min(times)
 
     assert seconds(9000) < 10 * seconds(90)
+
+
+def test_layers_that_have_experts() -> None:
+    """Layers with expert tensors are found by the names that the offload goes by."""
+    names = ("blk.1.ffn_up_exps.weight", "blk.3.ffn_gate_chexps.weight", "blk.2.ffn_up.weight", "x")
+    assert expert_layers([Tensor(name, 1) for name in names]) == (1, 3)

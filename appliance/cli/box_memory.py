@@ -1,0 +1,46 @@
+"""Memory of this box for a proposal, read as a preflight reads it."""
+
+import asyncio
+import contextlib
+from pathlib import Path
+
+from appliance.adapters.host import LinuxHost
+from appliance.cli.catalogue import catalogue_of
+from appliance.cli.offline_status import observed_from, show_units
+from appliance.cli.paths import find_places
+from appliance.domain.errors import StoreError, UnitError
+from appliance.domain.paths import BUILDS
+from appliance.domain.profile import Catalogue
+from appliance.planning.admission.prediction import Leaving
+from appliance.planning.proposing.proposal_box import ProposalBox, proposal_box
+from appliance.settings import Settings
+
+
+def read_proposal_box(settings: Settings) -> ProposalBox:
+    """Return the memory that a profile could have if every other one had stopped.
+
+    Raises:
+        ProposalRefusedError: there are GPUs, and none of them can be read.
+        ApplianceError: the size of main memory cannot be read.
+    """
+    host = LinuxHost(
+        gate_dir=settings.gate_dir,
+        unit_dir=settings.unit_dir,
+        builds_dir=settings.applied_dir / BUILDS,
+        margin_bytes=settings.memory.margin,
+    )
+    facts = asyncio.run(host.box(with_gpus=True))
+    catalogue: Catalogue = {}
+    with contextlib.suppress(StoreError):
+        catalogue = catalogue_of(find_places())
+    running = [name for name in _busy(catalogue, settings.unit_dir) if name in catalogue]
+    leaving = Leaving(names=frozenset(catalogue), running=tuple(catalogue[n] for n in running))
+    return proposal_box(facts, leaving)
+
+
+def _busy(catalogue: Catalogue, unit_dir: Path) -> tuple[str, ...]:
+    """Return the profiles that run; none where systemd does not answer."""
+    try:
+        return observed_from(show_units(catalogue, str(unit_dir))).busy()
+    except UnitError:
+        return ()

@@ -1,0 +1,281 @@
+"""Making of one profile for a model: of an example, or by a proposal for this box; nothing is written."""
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any, Final
+
+from appliance.adapters.model_files.named_model import NamedModel, named_model
+from appliance.adapters.model_files.reading import read_model
+from appliance.adapters.profile_files.draft_text import comment_lines, keys_text
+from appliance.adapters.profile_files.examples import example_text
+from appliance.adapters.profile_files.instantiating import changed, paths_in
+from appliance.adapters.profile_files.loading import SUFFIX, parse_profile
+from appliance.adapters.python_packages import package_version
+from appliance.adapters.toml.file import FaultyFileError, parse_document
+from appliance.cli.box_memory import read_proposal_box
+from appliance.cli.failures import CliError
+from appliance.cli.new_profiles import profiles_of
+from appliance.domain.errors import ProfileError
+from appliance.domain.model_headers import ModelFileFault, Unread
+from appliance.domain.spec import Profile
+from appliance.install.profile_specs import context_of
+from appliance.planning.importing.profile_draft import DraftKey, HostFacts
+from appliance.planning.importing.profile_drafting import model_title
+from appliance.planning.profiles.compilation import model_path
+from appliance.planning.proposing.engine_choice import EMBEDDED, choose_engine
+from appliance.planning.proposing.example_changes import (
+    ExampleUse,
+    KeyChange,
+    example_changes,
+    leaves_need_out,
+)
+from appliance.planning.proposing.fit_judge import FitJudge, Judged
+from appliance.planning.proposing.model_facts import facts_of
+from appliance.planning.proposing.proposal_box import ProposalRefusedError
+from appliance.planning.proposing.proposal_comments import fit_lines, proposal_lines, settings_text
+from appliance.planning.proposing.proposal_search import Proposal, propose
+from appliance.planning.proposing.serving_plan import ProposalSubject
+from appliance.planning.wording import joined, printable
+from appliance.protocol.control import Exit
+from appliance.settings import Settings
+
+_PORT: Final = 8020
+"""First port that a proposed profile may get."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewProfileRequest:
+    """Profile that a person asks for."""
+
+    name: str
+    example: str | None
+    """Example to copy, or a path; None: settings are proposed."""
+    model: str | None
+    tokens: int | None
+    """Context; None: the example's, or the proposal's."""
+    changes: tuple[KeyChange, ...]
+    """Keys that have values of the person's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MadeProfile:
+    """Profile that was made, before it is written."""
+
+    name: str
+    text: str
+    engine: str
+    example: str | None
+    judged: Judged | None
+    """Memory that it needs here; None: that could not be judged."""
+    notes: tuple[str, ...]
+    """Sentences for the person, such as keys that still need a value."""
+
+
+class ProfileMaking:
+    """Making of one profile; files and the box are read once.
+
+    Args:
+        request: Profile that a person asks for.
+        settings: Settings of the box.
+        host: Programs and ports of the box.
+    """
+
+    def __init__(self, request: NewProfileRequest, settings: Settings, host: HostFacts) -> None:
+        self._request = request
+        self._settings = settings
+        self._host = host
+        self._context = context_of(settings)
+        self._read = cache(read_model)
+        self._notes: list[str] = []
+
+    def made(self) -> MadeProfile:
+        """Return the profile.
+
+        Raises:
+            ApplianceError: it cannot be made: of the kind that says who can do what about it.
+        """
+        example = self._request.example
+        return self._proposed() if example is None else self._of_example(example)
+
+    def _proposed(self) -> MadeProfile:
+        model = self._model
+        if model is None:
+            raise CliError(
+                "name the model: --model PATH, or hf:owner/name in the local cache", Exit.USAGE
+            )
+        proposal = propose(self._subject(model), self._judge, _profile_of)
+        changes = [replace(change, comment="as asked") for change in self._request.changes]
+        body = changed(keys_text(proposal.keys), changes)
+        judged = self._judge.judged(self._parsed(body))
+        if not judged.fits:
+            self._notes += fit_lines(judged, self._judge)
+        self._tell_of_gpus(proposal)
+        return self._finished(body, proposal_lines(proposal, judged, self._judge), judged)
+
+    def _subject(self, model: NamedModel) -> ProposalSubject:
+        if isinstance(model.found, Unread):
+            raise CliError(self._unread(model, model.found), Exit.FAILED)
+        facts = facts_of(model.found)
+        given = {change.where: str(change.value) for change in self._request.changes}
+        choice = choose_engine(
+            facts,
+            find_program=self._host.find_program,
+            has_embedded=package_version(EMBEDDED) is not None,
+            binary=given.get(("binary",)),
+            engine=given.get(("engine",)),
+        )
+        port, _ = self._host.free_port(_PORT)
+        return ProposalSubject(
+            name=self._request.name,
+            model=model.model,
+            title=_title(model),
+            port=port,
+            choice=choice,
+            facts=facts,
+            asked_tokens=self._request.tokens,
+        )
+
+    def _tell_of_gpus(self, proposal: Proposal) -> None:
+        if proposal.subject.choice.engine == EMBEDDED and self._judge.box.devices:
+            self._notes.append(
+                "the embedded engine runs on the CPU: for the GPUs install llama-server, or name it with"
+                " --set binary=PATH"
+            )
+
+    def _of_example(self, example: str) -> MadeProfile:
+        text = example_text(example)
+        table = _table(text, example)
+        model = self._model
+        if model is None and str(table.get("model", "")).startswith("/"):
+            theirs = printable(str(table["model"]))
+            raise CliError(f"name the model: --model PATH (the example has {theirs})", Exit.USAGE)
+        use = ExampleUse(
+            name=self._request.name,
+            example=Path(example).stem if example.endswith(SUFFIX) else Path(example).name,
+            table=table,
+            model=None if model is None else model.model,
+            title="" if model is None else _title(model),
+            tokens=self._request.tokens,
+        )
+        changes = example_changes(use, self._host, os.path.exists)
+        body = changed(text, [*changes, *self._request.changes])
+        profile = self._parsed(body)
+        if leaves_need_out(use) and profile.need.vram_bytes is profile.need.ram_bytes is None:
+            self._notes.append(
+                "need is left out, which the example has for its own model and cards: the estimate tells it"
+            )
+        self._tell_missing(body)
+        judged, lines = self._judged_example(profile, model)
+        head = (f"From the example {use.example}, by appliance profile new.", *lines)
+        return self._finished(body, head, judged, example=use.example)
+
+    def _judged_example(
+        self, profile: Profile, model: NamedModel | None
+    ) -> tuple[Judged | None, Sequence[str]]:
+        """Return what a copy needs here with its model, and lines that say so; none: not known."""
+        if model is not None and isinstance(model.found, Unread):
+            self._notes.append(f"whether it fits is not known: {self._unread(model, model.found)}")
+            return None, ()
+        try:
+            judged = self._judge.judged(profile)
+        except ProposalRefusedError as error:
+            self._notes.append(f"whether it fits is not known: {error}")
+            return None, ()
+        lines = tuple(fit_lines(judged, self._judge))
+        self._notes += lines
+        if judged.row is not None and not judged.fits and model is not None:
+            self._tell_alternative(model)
+        return judged, lines
+
+    def _tell_alternative(self, model: NamedModel) -> None:
+        """Say what would fit in place of a copy that does not."""
+        try:
+            proposal = propose(self._subject(model), self._judge, _profile_of)
+        except (ProposalRefusedError, ProfileError) as error:
+            self._notes.append(f"without --from: {error}")
+            return
+        self._notes.append(
+            f"without --from it would be {proposal.subject.choice.engine} with {settings_text(proposal)},"
+            " which fits"
+        )
+
+    def _tell_missing(self, body: str) -> None:
+        """Say which paths of a copy are not on this machine."""
+        for way, path in paths_in(_table(body, self._request.name)):
+            if way != ("model",) and not os.path.exists(path):  # noqa: PTH110 - any text may be a path
+                key = ".".join(way)
+                self._notes.append(
+                    f"{key} still needs a value: {printable(path)} is not here; --set {key}=…, or correct"
+                    f" {self._request.name}{SUFFIX}"
+                )
+
+    def _finished(
+        self, body: str, lines: Iterable[str], judged: Judged | None, example: str | None = None
+    ) -> MadeProfile:
+        head = [part for line in lines for part in comment_lines(line)]
+        text = "".join(f"{line}\n" for line in head) + body
+        profile = self._parsed(text)
+        self._tell_of_others(profile)
+        return MadeProfile(
+            name=profile.name,
+            text=text,
+            engine=profile.engine,
+            example=example,
+            judged=judged,
+            notes=tuple(self._notes),
+        )
+
+    def _tell_of_others(self, profile: Profile) -> None:
+        others = profiles_of(self._settings.profiles_dir).items()
+        same = [n for n, p in others if p.model == profile.model != "" and n != profile.name]
+        if same:
+            have = "have" if len(same) > 1 else "has"
+            self._notes.append(f"{joined(same)} {have} this model, too")
+
+    def _parsed(self, text: str) -> Profile:
+        return parse_profile(self._request.name, text.encode())
+
+    def _unread(self, model: NamedModel, unread: Unread) -> str:
+        named = printable(model.model)
+        if unread.fault is not ModelFileFault.MISSING:
+            return f"{named}: {printable(unread.problem)}"
+        if named.startswith("hf:"):
+            cache_dir = self._settings.hf_home
+            return f"{named} is not in {cache_dir}: fetch it first, since a start never downloads"
+        return f"there is no {named}"
+
+    @cached_property
+    def _model(self) -> NamedModel | None:
+        text = self._request.model
+        if text is None:
+            return None
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise CliError(f"{printable(text)} is not UTF-8: rename it", Exit.FAILED) from error
+        return named_model(text, self._path_of, self._read)
+
+    def _path_of(self, model: str) -> str | None:
+        return model_path(model, str(self._settings.hf_home))
+
+    @cached_property
+    def _judge(self) -> FitJudge:
+        return FitJudge(read_proposal_box(self._settings), self._context, self._read)
+
+
+def _title(model: NamedModel) -> str:
+    return printable(model_title(model.model))
+
+
+def _profile_of(name: str, keys: Sequence[DraftKey]) -> Profile:
+    return parse_profile(name, keys_text(keys).encode())
+
+
+def _table(text: str, name: str) -> dict[str, Any]:
+    try:
+        return dict(parse_document(text.encode()).table)
+    except FaultyFileError as error:
+        raise ProfileError(f"{printable(name)}: {error}") from error

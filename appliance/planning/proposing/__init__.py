@@ -1,0 +1,1 @@
+"""Proposals of profiles: the settings with which a model fits this box."""
