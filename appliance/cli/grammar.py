@@ -417,15 +417,16 @@ def _profile(parser: VerbParser) -> None:
     parser.add_argument(
         "action",
         metavar="ACTION",
-        choices=["validate", "render", "import"],
-        help="validate; render: show units; import: make profiles of what other programs have",
+        choices=["validate", "render", "import", "rm"],
+        help="validate; render: show units; import: make profiles of what other programs have; rm: remove"
+        " files of stopped profiles (root)",
     )
     targets = parser.add_argument(
         "targets",
         metavar="FILE",
         nargs="*",
         help="files, or names of profiles (default: all); import: configurations of llama-swap, presets,"
-        " compose files, scripts, units, or - for standard input",
+        " compose files, scripts, units, or - for standard input; rm: names of profiles",
     )
     parser.complete_names(targets)
     parser.add_argument(
@@ -563,7 +564,7 @@ VERBS: Final = (
     VerbGrammar(
         "profile",
         "profile_group:run",
-        "check profile files, show their units, or import them",
+        "check profile files, show their units, import or remove them",
         _profile,
     ),
     VerbGrammar("bench", "bench:run", "measure the speed of a profile, or compare several", _bench),

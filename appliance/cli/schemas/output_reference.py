@@ -163,6 +163,7 @@ OUTPUTS: Final = (
     OutputSchema(name="apply", printed_by=("apply", "edit"), kind=types.ApplyDocument),
     OutputSchema(name="profile-import", printed_by=("profile import",), kind=types.ImportDocument),
     OutputSchema(name="profile-render", printed_by=("profile render",), kind=Mapping[str, str]),
+    OutputSchema(name="profile-rm", printed_by=("profile rm",), kind=types.RemovedProfiles),
     OutputSchema(
         name="profile-validate",
         printed_by=("profile validate",),

@@ -246,6 +246,15 @@ class ImportDocument(TypedDict):
     """Sentences about what could not be imported."""
 
 
+class RemovedProfiles(TypedDict):
+    """Files of profiles that were removed."""
+
+    removed: list[str]
+    """Paths of the files."""
+    still_applied: list[str]
+    """Names of those whose units are there until the next apply."""
+
+
 class CheckedProfile(TypedDict):
     """Profile file that was checked."""
 

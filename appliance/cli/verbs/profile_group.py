@@ -13,6 +13,7 @@ from appliance.cli.terminal import Streams
 _MODULES: Final[Mapping[str, str]] = {
     "import": "profile_import",
     "render": "profile",
+    "rm": "profile_rm",
     "validate": "profile",
 }
 """Modules below `appliance.cli.verbs` by action."""
