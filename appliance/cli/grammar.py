@@ -422,16 +422,18 @@ def _profile(parser: VerbParser) -> None:
     parser.add_argument(
         "action",
         metavar="ACTION",
-        choices=["new", "validate", "lint", "render", "import"],
+        choices=["new", "validate", "lint", "render", "import", "rm"],
         help="new: make a profile for a model; validate; lint: tell traps of settings, models and GPUs; render:"
-        " show units; import: make profiles of what other programs have",
+        " show units; import: make profiles of what other programs have; rm: remove files of stopped profiles"
+        " (root)",
     )
     targets = parser.add_argument(
         "targets",
         metavar="FILE",
         nargs="*",
         help="files, or names of profiles (default: all); new: the name of the profile; import:"
-        " configurations of llama-swap, presets, compose files, scripts, units, or - for standard input",
+        " configurations of llama-swap, presets, compose files, scripts, units, or - for standard input; rm:"
+        " names of profiles",
     )
     parser.complete_names(targets)
     parser.add_argument(
@@ -598,7 +600,7 @@ VERBS: Final = (
     VerbGrammar(
         "profile",
         "profile_group:run",
-        "make profiles, check them, show their units, or import them",
+        "make profiles, check them, show their units, import or remove them",
         _profile,
     ),
     VerbGrammar("bench", "bench:run", "measure the speed of a profile, or compare several", _bench),

@@ -35,7 +35,7 @@ GAP_BOUNDS_S: Final = (
 """Upper bounds of `gen_ai.server.time_per_output_token`, closer between 10 and 50 ms, and below them:
 20 to 100 tokens a second are what most models decode."""
 REQUEST_BOUNDS_S: Final = (
-    *(0.1, 0.3, 0.5, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 60.0),
+    *(0.1, 0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 60.0),
     *(120.0, 240.0, 480.0, 960.0, 1920.0),
 )
 """Upper bounds of vLLM's `e2e_request_latency_seconds`, and one below them for small models."""

@@ -49,7 +49,8 @@ def alert_message() -> dict[str, Any]:
     return found
 
 
-NOTIFICATION = """<!doctype html><html lang="en"><meta charset="utf-8"><title>notification</title><style>
+NOTIFICATION = """<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport"
+content="width=device-width"><title>notification</title><style>
 body {{ margin: 0; padding: 28px 14px; background: #23303f; font: 15px/1.4 system-ui, "DejaVu Sans", sans-serif; }}
 article {{ background: #f6f7f9; color: #1a1f27; border-radius: 20px; padding: 14px 16px; }}
 header {{ color: #535d6b; font-size: 13px; }} h1 {{ font-size: 16px; margin: 4px 0; }}

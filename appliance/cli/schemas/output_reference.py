@@ -170,6 +170,7 @@ OUTPUTS: Final = (
         kind=list[types.ExampleEntry],
     ),
     OutputSchema(name="profile-render", printed_by=("profile render",), kind=Mapping[str, str]),
+    OutputSchema(name="profile-rm", printed_by=("profile rm",), kind=types.RemovedProfiles),
     OutputSchema(
         name="profile-validate",
         printed_by=("profile validate",),

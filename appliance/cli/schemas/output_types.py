@@ -337,6 +337,15 @@ class ExampleEntry(TypedDict):
     """Model in the example, which another one takes the place of."""
 
 
+class RemovedProfiles(TypedDict):
+    """Files of profiles that were removed."""
+
+    removed: list[str]
+    """Paths of the files."""
+    still_applied: list[str]
+    """Names of those whose units are there until the next apply."""
+
+
 class CheckedProfile(TypedDict):
     """Profile file that was checked."""
 

@@ -42,7 +42,7 @@ def run(arguments: Arguments, streams: Streams) -> int:
     if os.geteuid() != 0:
         raise need_root(f"edit {arguments.name}")
     settings = load_settings()
-    path = _profile_path(settings, arguments.name)
+    path = profile_path(settings, arguments.name)
     before = read_regular(path)
     if before is None:
         raise CliError(f"{path} is no regular file: edit what it points to", Exit.CONFIG)
@@ -68,7 +68,8 @@ def run(arguments: Arguments, streams: Streams) -> int:
     return apply_profiles(settings, ApplyOptions(), streams, as_json=arguments.json)
 
 
-def _profile_path(settings: Settings, name: str) -> Path:
+def profile_path(settings: Settings, name: str) -> Path:
+    """Return the path of a profile's file. Raises `UnknownProfileError`: there is none."""
     path = settings.profiles_dir / f"{name}{SUFFIX}"
     if not is_profile_name(name) or not path.exists():
         known = [p.stem for p in settings.profiles_dir.glob(f"*{SUFFIX}")]

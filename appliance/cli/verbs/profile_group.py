@@ -15,6 +15,7 @@ _MODULES: Final[Mapping[str, str]] = {
     "lint": "profile_lint",
     "new": "profile_new",
     "render": "profile",
+    "rm": "profile_rm",
     "validate": "profile",
 }
 """Modules below `appliance.cli.verbs` by action."""

@@ -1,4 +1,4 @@
-"""Verdict on one profile: whether it ended badly, and the exit status of ``status NAME``.
+"""Verdict on one profile: whether it ended badly, the exit status of ``status NAME``, and whether its file may go.
 
 A module of its own because the command imports it: making the document's types would take 8 ms more.
 """
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from appliance.planning.status.document import ProfileRow, ProfileState
 
 _BAD_STATES: Final[tuple[ProfileState, ...]] = ("failed", "restarting", "refused")
+_OVER: Final[tuple[ProfileState, ...]] = ("stopped", "failed", "refused")
+"""States in which no process is left, and none comes back by itself."""
 
 
 def ended_badly(state: ProfileState) -> bool:
@@ -36,3 +38,16 @@ def profile_exit(row: ProfileRow) -> int:
     if ended_badly(row["state"]) or row["committed"]:
         return Exit.FAILED
     return Exit.NOTHING_SERVING
+
+
+def removal_refusal(row: ProfileRow) -> str | None:
+    """Return why the profile's file may not be removed, with the commands to type; None: it may."""
+    name = row["name"]
+    faults, commands = [], []
+    if row["state"] not in _OVER:
+        faults.append(f"{name} is {row['state']}")
+        commands.append(f"appliance stop {name}")
+    if row["committed"]:
+        faults.append("a boot starts it" if faults else f"a boot starts {name}")
+        commands.append(f"appliance uncommit {name}")
+    return f"{', and '.join(faults)}: {', then '.join(commands)}" if faults else None

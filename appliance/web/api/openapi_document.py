@@ -7,6 +7,7 @@ from fastapi.openapi.utils import get_openapi
 
 from appliance.protocol.json_schemas import SchemaDeriver
 from appliance.web.api.answers import SCHEMAS, TYPES
+from appliance.web.api.examples import EXAMPLES
 
 
 def openapi_document(application: FastAPI) -> dict[str, Any]:
@@ -23,5 +24,7 @@ def openapi_document(application: FastAPI) -> dict[str, Any]:
             deriver.schema(kind)
         schemas = document.setdefault("components", {}).setdefault("schemas", {})
         schemas |= dict(sorted(deriver.definitions.items()))
+        for kind, example in EXAMPLES.items():
+            schemas[kind.__name__]["examples"] = [example]
         application.openapi_schema = document
     return application.openapi_schema

@@ -10,7 +10,7 @@ from appliance.presentation.box_texts import PHASE_LABELS, operation_text, progr
 from appliance.protocol.json_values import Json, number_in, text_in
 
 _STOPPING: Final = (Phase.PREFLIGHT, Phase.HOLD, Phase.DRAIN, Phase.STOP, Phase.RELEASE)
-_STARTING: Final = (Phase.START, Phase.LOAD, Phase.WARM_UP)
+_STARTING: Final = (Phase.START, Phase.LOAD, Phase.WARM_UP, Phase.VERIFY)
 _STEPS: Final = {
     Kind.SWITCH: (*_STOPPING, *_STARTING, Phase.COMMIT),
     Kind.START: (Phase.PREFLIGHT, Phase.HOLD, *_STARTING, Phase.COMMIT),

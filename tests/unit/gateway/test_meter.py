@@ -13,6 +13,9 @@ from appliance.domain.gateway import Key
 from appliance.gateway.counters import (
     BOUNDS_S,
     BUCKETS,
+    FIRST_TOKEN_BOUNDS_S,
+    GAP_BOUNDS_S,
+    REQUEST_BOUNDS_S,
     CumulativeHistogram,
     Histogram,
     bucket_of,
@@ -148,6 +151,44 @@ def counted(found: Mapping[str, Any], name: str) -> Mapping[float | None, int]:
     return {
         bound: count for bound, count in zip((*BOUNDS_S[name], None), counts, strict=True) if count
     }
+
+
+OPENTELEMETRY_FIRST_TOKEN = (
+    *(0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0),
+)
+"""`gen_ai.server.time_to_first_token` of OpenTelemetry's semantic conventions for generative AI."""
+VLLM_REQUEST = (
+    *(
+        0.3,
+        0.5,
+        0.8,
+        1.0,
+        1.5,
+        2.0,
+        2.5,
+        5.0,
+        10.0,
+        15.0,
+        20.0,
+        30.0,
+        40.0,
+        50.0,
+        60.0,
+        120.0,
+        240.0,
+    ),
+    *(480.0, 960.0, 1920.0, 7680.0),
+)
+"""`REQUEST_LATENCY_BUCKETS` of vLLM 0.32.0."""
+
+
+def test_bounds_are_those_of_the_field() -> None:
+    """Curves of the appliance and of others can be laid over each other; held requests have bounds, too."""
+    beyond = (20.0, 30.0, 60.0, 120.0, 300.0)
+    assert (*OPENTELEMETRY_FIRST_TOKEN, *beyond) == FIRST_TOKEN_BOUNDS_S
+    assert (0.1, *VLLM_REQUEST[:-1]) == REQUEST_BOUNDS_S
+    assert sum(0.01 <= bound <= 0.05 for bound in GAP_BOUNDS_S) > len(GAP_BOUNDS_S) / 3
+    assert all(sorted(set(bounds)) == list(bounds) for bounds in BOUNDS_S.values())
 
 
 def test_histograms_hold_all_times_since_the_start() -> None:

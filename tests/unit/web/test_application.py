@@ -101,6 +101,39 @@ async def test_every_response_has_the_headers() -> None:
         assert not [name for name in response.headers if name.startswith("access-control-")]
 
 
+def test_the_headers_keep_strangers_and_inline_scripts_out() -> None:
+    """A script, a style or a form of nobody but this server; no page shows this one inside of it."""
+    content = dict(
+        part.strip().split(" ", 1)
+        for part in SECURITY_HEADERS["content-security-policy"].split(";")
+    )
+    assert content.pop("default-src") == content.pop("frame-ancestors") == "'none'"
+    assert content.pop("base-uri") == "'none'"
+    assert {"script-src", "style-src", "connect-src", "form-action"} <= content.keys()
+    assert set(content.values()) == {"'self'"}
+    others = {name: value for name, value in SECURITY_HEADERS.items() if "content-s" not in name}
+    assert others == {
+        "x-content-type-options": "nosniff",
+        "x-frame-options": "DENY",
+        "referrer-policy": "same-origin",
+        "cross-origin-opener-policy": "same-origin",
+        "cross-origin-resource-policy": "same-origin",
+        "permissions-policy": "camera=(), geolocation=(), microphone=()",
+        "cache-control": "no-store",
+    }
+
+
+async def test_a_request_with_two_hosts_is_refused() -> None:
+    """Though both are names of this machine: which of them a proxy has looked at is not known."""
+    async with client() as web:
+        twice = [("host", "127.0.0.1:8011"), ("host", "localhost:8011")]
+        response = await web.send(
+            httpx.Request("GET", "http://localhost:8011/livez", headers=twice)
+        )
+    assert response.status_code == 403
+    problem(response)
+
+
 async def test_a_body_has_a_bound() -> None:
     """Told by its length, or counted."""
 

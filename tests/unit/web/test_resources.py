@@ -30,6 +30,7 @@ from appliance.web.application import make_application
 from appliance.web.box_documents import BoxDocuments, Document
 from tests.fakes.fixed_box import FixedBox, FixedFocus, browse
 from tests.fakes.operator_actions import FakeBoxActions
+from tests.fakes.schema_validator import closed, violations
 
 STATUS = {
     "host": "garage",
@@ -308,6 +309,41 @@ async def test_the_document_describes_every_answer(web: httpx.AsyncClient) -> No
             statuses = {*operation["responses"]}
             assert {"403", "404", "405", "413", "422", "503"} <= statuses, path
             assert "HTTPValidationError" not in json.dumps(operation), path
+
+
+async def test_every_answer_has_an_example_that_is_one(web: httpx.AsyncClient) -> None:
+    """Of a document the whole one, which its schema allows; of a short answer each value."""
+    document = (await web.get("/api/v1/openapi.json")).json()
+    defs = json.loads(
+        json.dumps(document["components"]["schemas"]).replace("#/components/schemas/", "#/$defs/")
+    )
+    answers = [
+        answer["content"]["application/json"]
+        for methods in document["paths"].values()
+        for operation in methods.values()
+        for status, answer in operation["responses"].items()
+        if status.startswith("2") and "application/json" in answer.get("content", {})
+    ]
+    of_models = {"OperationStarted", "ActionDone"}
+    for answer in answers:
+        name = answer["schema"]["$ref"].rpartition("/")[2]
+        schema = {**defs[name]}
+        examples = [answer["example"]] if "example" in answer else schema.pop("examples", [])
+        if name in of_models:
+            assert all("examples" in schema["properties"][key] for key in schema["required"])
+        elif name == "Rehearsal":
+            assert [one.keys() for one in examples] == [schema["properties"].keys()]
+        else:
+            [example] = examples
+            assert violations(example, closed({**schema, "$defs": plain(defs)})) == [], name
+
+
+def plain(schemas: dict[str, Any]) -> dict[str, Any]:
+    """Schemas without their examples, which the validator does not know."""
+    return {
+        name: {key: value for key, value in schema.items() if key != "examples"}
+        for name, schema in schemas.items()
+    }
 
 
 async def test_a_fault_of_ours_tells_nothing(

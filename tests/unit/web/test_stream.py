@@ -17,7 +17,7 @@ from appliance.protocol.status_socket import (
     OperationEvent,
     WatchRequest,
 )
-from appliance.web.api.stream import lines
+from appliance.web.api.stream import KEEP_ALIVE_S, lines
 from appliance.web.box_documents import BoxDocuments
 from appliance.web.box_stream import (
     GATHER_S,
@@ -168,7 +168,7 @@ async def test_events_of_one_moment_go_out_together_with_one_status(box: FixedBo
 @pytest.mark.virtual_time
 async def test_a_quiet_stream_is_kept_alive(box: FixedBox) -> None:
     """A comment comes after fifteen seconds without an event, and the next event is not lost."""
-    text = lines(BoxStream(box).events(quiet_s=15.0))
+    text = lines(BoxStream(box).events(quiet_s=KEEP_ALIVE_S))
     begin = asyncio.get_running_loop().time()
     first = [await anext(text) for _ in range(4)]
     assert [first[0], *first[2:]] == ["retry: 2000\n\n"] + 2 * [": still here\n\n"]

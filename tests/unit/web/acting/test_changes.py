@@ -1,6 +1,8 @@
 """Changes through the API: who may ask, what is sent to the daemons, and what is answered."""
 
+import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -29,6 +31,7 @@ from appliance.web.application import OPENAPI_PATH, make_application
 from tests.fakes.fixed_box import FixedBox, FixedFocus, browse
 from tests.fakes.operator_actions import TOKEN, FakeBoxActions, ProbeBegun
 
+HOW_TO = Path(__file__).parents[4] / "docs/how-to/act-with-a-token.md"
 BEARER = {"authorization": f"Bearer {TOKEN}"}
 CHANGES: Mapping[str, tuple[str, str, Mapping[str, object] | None, Record, int]] = {
     "switch": ("POST", "/switch", {"profile": "genesis"}, SwitchRequest("genesis"), 202),
@@ -282,6 +285,17 @@ async def test_every_status_is_documented() -> None:
         wanted = {str(status), "400", "401", "403", "404", "409", "422", "429", "502", "503"}
         assert wanted <= operation["responses"].keys()
         assert operation["description"]
+
+
+async def test_the_how_to_has_every_change() -> None:
+    """The table of the page names each request that changes something, and no other."""
+    told = re.findall(r"`((?:POST|PUT|DELETE) /api/v1/\S+?)`", HOW_TO.read_text("utf-8"))
+    changes = {f"{method} /api/v1{path}" for method, path, *_ in CHANGES.values()}
+    assert set(told) == changes
+    async with client(FakeBoxActions()) as web:
+        paths = (await web.get(OPENAPI_PATH)).json()["paths"]
+    acting = [verb for path, verbs in paths.items() for verb in verbs if "/act/" not in path]
+    assert len([verb for verb in acting if verb != "get"]) == len(changes)
 
 
 def _fits(template: str, path: str) -> bool:

@@ -1,5 +1,6 @@
 """HTML of the page, for a box in each of the states that the pins know, and with hostile texts in it."""
 
+import json
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -26,7 +27,7 @@ ALERT: Final = {
     "fact": "slow: 27 tok/s (was 41)",
     "details": ["4 probes"],
     "likely": "11 of 49 layers on CPU",
-    "command": "appliance doctor aeon",
+    "command": "appliance status aeon",
     "since_unix_s": NOW - 2100,
     "sent_unix_s": NOW - 2000,
 }
@@ -293,6 +294,109 @@ def test_an_old_document_is_told_as_old() -> None:
     assert "hidden" not in lost.attributes
     assert "disconnected 40 s" in render(documents(status, age_s=40.0)).text
     assert "disconnected" not in render(documents(status)).text
+
+
+def test_parts_stand_in_the_order_of_their_importance() -> None:
+    """A phone shows them in this order, and the keyboard goes through them in it."""
+    status, _ = status_documents.observe(STATES["GPUs"])
+    parts = [
+        e.attributes["data-part"]
+        for e in render(documents(status)).elements
+        if "data-part" in e.attributes
+    ]
+    assert parts == [
+        *(
+            "head",
+            "now",
+            "alerts",
+            "profiles",
+            "memory",
+            "states",
+            "speed",
+            "requests",
+            "log",
+            "foot",
+        )
+    ]
+
+
+def test_an_alert_has_its_cause_its_command_and_what_ends_it() -> None:
+    """The cause, the command to type, and for an operator a form to ack and one to silence."""
+    status, _ = status_documents.observe(STATES["serving"])
+    page = render(documents(status))
+    for words in ("Likely: 11 of 49 layers on CPU", "Do: appliance status aeon"):
+        assert words in page.text
+    alerts = [e.attributes for e in page.named("input") if e.attributes.get("name") == "alert"]
+    assert [one["value"] for one in alerts] == ["A17", "A17"]
+    actions = [e.attributes["action"] for e in page.named("form")]
+    assert {"/do/ack", "/do/silence"} <= set(actions)
+
+
+def test_the_footer_tells_whether_anybody_would_be_told() -> None:
+    """Age of the last sign of life, the outbox, and when the last probe was."""
+    status, _ = status_documents.observe(STATES["serving"])
+    text = render(documents(status)).text
+    for words in ("heartbeat ok 14 s ago", "outbox empty", "last probe 5 min ago"):
+        assert words in text
+
+
+def test_a_chart_has_the_band_around_its_baseline() -> None:
+    """Probes are read against what is usual."""
+    status, _ = status_documents.observe(STATES["serving"])
+    page = render(documents(status))
+    assert len(page.of_class("band")) == len(page.of_class("level")) == 1
+
+
+def test_an_operation_is_followed_without_a_script() -> None:
+    """The browser asks again every 5 s; with a load whose usual length is known a bar says how far it is."""
+    status, _ = status_documents.observe(STATES["switching, load"])
+    operation = status["operation"]
+    assert operation is not None
+    page = render(documents({**status, "operation": {**operation, "progress": 0.62}}))
+    assert [
+        e.attributes["content"]
+        for e in page.named("meta")
+        if e.attributes.get("http-equiv") == "refresh"
+    ] == ["5"]
+    assert [e.attributes["value"] for e in page.named("progress")] == ["62"]
+    still, _ = status_documents.observe(STATES["serving"])
+    metas = render(documents(still)).named("meta")
+    assert not [e for e in metas if e.attributes.get("http-equiv") == "refresh"]
+
+
+def test_the_page_can_be_installed() -> None:
+    """The page names its manifest, whose icon is a file of the page; it opens in a window of its own."""
+    status, _ = status_documents.observe(STATES["serving"])
+    links = {
+        e.attributes.get("rel"): e.attributes.get("href")
+        for e in render(documents(status)).named("link")
+    }
+    assert links["manifest"] == "/static/manifest.webmanifest"
+    found = static_file("manifest.webmanifest")
+    assert found is not None
+    manifest = json.loads(found[0])
+    assert (manifest["start_url"], manifest["scope"], manifest["display"]) == (
+        "/",
+        "/",
+        "standalone",
+    )
+    assert manifest["name"]
+    assert manifest["icons"]
+    for icon in manifest["icons"]:
+        assert static_file(icon["src"].removeprefix("/static/")) is not None
+
+
+def test_the_page_suits_light_and_dark_and_the_keyboard() -> None:
+    """Colours follow the system; a link leads past the head, to an element that takes the focus."""
+    status, _ = status_documents.observe(STATES["serving"])
+    page = render(documents(status))
+    [skip] = page.of_class("skip")
+    [main] = page.named("main")
+    assert skip.attributes["href"] == f"#{main.attributes['id']}"
+    assert main.attributes["tabindex"] == "-1"
+    found = static_file("page.css")
+    assert found is not None
+    assert "@media (prefers-color-scheme: dark)" in found[0].decode()
 
 
 @pytest.mark.parametrize("name", sorted(STATIC_TYPES))

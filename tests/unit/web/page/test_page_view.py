@@ -75,6 +75,13 @@ def test_every_operation_has_one_step_of_now(kind: Kind, phase: str) -> None:
     assert now.text == "11 of 18 GiB · 1.5 s of at most 30.0 s"
 
 
+def test_a_switch_shows_all_its_steps_from_the_beginning() -> None:
+    """Each phase but that of a command, which a switch has none of."""
+    for kind in (Kind.SWITCH, Kind.RESTART):
+        view = operation_view({"id": 3, "kind": kind.value, "phase": Phase.PREFLIGHT.value})
+        assert [step.phase for step in view.steps] == [p.value for p in Phase if p is not Phase.RUN]
+
+
 @pytest.mark.parametrize(
     ("progress", "usual_s", "text", "percent"),
     [
