@@ -6,7 +6,7 @@ from pathlib import Path
 from appliance.adapters.profile_files.loading import load_profile, parse_profile
 from appliance.domain.engine_build import EngineBuild
 from appliance.domain.gpu_hardware import GpuHardware
-from appliance.domain.memory import DeviceMemory
+from appliance.domain.memory import DeviceMemory, Holder
 from appliance.domain.model_headers import LookAtModel
 from appliance.domain.model_traits import ModelTraits
 from appliance.domain.spec import Profile
@@ -37,6 +37,7 @@ def gpus(*cards: tuple[str, tuple[int, int] | None, int, int | None]) -> GpuFact
                 free_bytes=GIB,
                 used_bytes=(size - 1) * GIB - (300 << 20),
                 reserved_bytes=300 << 20,
+                holders=(Holder(pid=1, held_bytes=GIB, comm="python3", user="ana", unit=""),),
             )
             for index, (name, _, size, _) in enumerate(cards)
         ),
