@@ -20,7 +20,7 @@ from appliance.planning.need import requirement_of, resolve, used_gpus
 from appliance.planning.wording import joined
 
 _PRIORITY: Final = ("--prio", "--prio-batch")
-_LARGE_SHARE: Final = 0.5
+LARGE_SHARE: Final = 0.5
 """Part of main memory from which on weights that are not locked have been seen to leave it (18.15 of 32 GB)."""
 
 
@@ -114,7 +114,7 @@ def _unlocked(facts: LintFacts) -> str | None:
     if applied.gpus != () or applied.locks_memory or not facts.ram_bytes or not applied.estimate:
         return None
     weights = applied.estimate.ram.weights_bytes
-    if weights < _LARGE_SHARE * facts.ram_bytes:
+    if weights < LARGE_SHARE * facts.ram_bytes:
         return None
     return f"weights of {weights / _GIB:.1f} GiB, {facts.ram_bytes / _GIB:.1f} GiB of RAM"
 

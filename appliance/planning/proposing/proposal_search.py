@@ -22,6 +22,7 @@ from typing import Final
 from appliance.domain.amounts import size
 from appliance.domain.spec import Profile
 from appliance.planning.importing.profile_draft import DraftKey
+from appliance.planning.linting.common_traps import LARGE_SHARE
 from appliance.planning.proposing.engine_choice import EMBEDDED, LLAMA_SERVER, SGLANG, VLLM
 from appliance.planning.proposing.fit_judge import FitJudge, Judged
 from appliance.planning.proposing.model_facts import ModelTask
@@ -47,8 +48,8 @@ _SMALL_BYTES: Final = 2 << 30
 _PARALLEL: Final = {LLAMA_SERVER: (4, 2)}
 _PYTORCH_PARALLEL: Final = (8, 4, 2)
 _GIB: Final = 1 << 30
-_DEFAULT_PROMPT_CACHE: Final = 8 * _GIB
-_PROMPT_CACHES: Final = ((_DEFAULT_PROMPT_CACHE, ""), (2 * _GIB, "2GiB"))
+_DEFAULT_PROMPT_CACHE: Final = "8GiB"
+_PROMPT_CACHES: Final = ((8 * _GIB, _DEFAULT_PROMPT_CACHE), (2 * _GIB, "2GiB"))
 """Sizes of llama-server's prompt cache, largest first, each as the profile has it."""
 
 ReadKeys = Callable[[str, Sequence[DraftKey]], Profile]
@@ -227,15 +228,28 @@ class _Search:
                     plan, judged = more, better
                     break
         if self._engine == LLAMA_SERVER:
-            plan = replace(plan, prompt_cache=self._prompt_cache(judged))
+            plan = replace(
+                plan,
+                prompt_cache=self._prompt_cache(plan, judged),
+                locks_weights=self._locks_weights(plan, judged),
+            )
         return plan, self._judged(plan)
 
-    def _prompt_cache(self, judged: Judged) -> str:
+    def _locks_weights(self, plan: ServingPlan, judged: Judged) -> bool:
+        """Tell whether the weights are so large a part of RAM that they would be swapped, as lint has it."""
+        estimate = judged.applied.estimate
+        if plan.gpus or estimate is None:
+            return False
+        return estimate.ram.weights_bytes >= LARGE_SHARE * self._judge.box.host.total_bytes
+
+    def _prompt_cache(self, plan: ServingPlan, judged: Judged) -> str:
         estimate = judged.applied.estimate
         if self._facts.task is not ModelTask.GENERATE or estimate is None:
             return "0"
         left = self._judge.box.host.available_bytes - estimate.ram_bytes
-        return next((text for count, text in _PROMPT_CACHES if left >= 2 * count), "0")
+        found = next((text for count, text in _PROMPT_CACHES if left >= 2 * count), "0")
+        # What competes with weights in RAM is told in the profile, also where it is the default.
+        return "" if plan.is_whole and found == _DEFAULT_PROMPT_CACHE else found
 
     def _refusal(self, asked: int | None) -> str:
         """Return why nothing fits, with figures."""

@@ -33,6 +33,8 @@ class ServingPlan:
     """Most checkpoints of one request; None: the engine's own number."""
     prompt_cache: str = ""
     """RAM of the prompt cache, as ``cache_ram`` has it; empty: the engine's own size."""
+    locks_weights: bool = False
+    """Whether the weights are locked in RAM."""
     share: float = 0.0
     """Share of each GPU that an engine on PyTorch takes."""
     claims_nothing: bool = False
@@ -142,14 +144,15 @@ def _llama(subject: ProposalSubject, plan: ServingPlan) -> Iterator[DraftKey]:
     if plan.experts_in_ram:
         yield _experts(facts, plan)
         yield key("load_mode", "none", "experts in RAM are slower out of a mapped file")
+    if plan.locks_weights:
+        yield key("mlock", value=True, comment="half of RAM or more: without it they go to swap")
     if plan.cache == Q8:
         yield key("flash_attn", value=True, comment="a quantised cache needs it")
     if plan.checkpoints is not None:
         comment = "of one request; 32, the default, take more RAM than there is"
         yield key("ctx_checkpoints", plan.checkpoints, comment)
     if plan.prompt_cache:
-        comment = "of RAM, for earlier prompts; 8 GiB, the default, are not there"
-        yield key("cache_ram", plan.prompt_cache, comment)
+        yield key("cache_ram", plan.prompt_cache, "of RAM, for earlier prompts; unset: 8 GiB")
 
 
 def _layers(facts: ModelFacts, plan: ServingPlan) -> DraftKey:

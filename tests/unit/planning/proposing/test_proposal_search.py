@@ -5,6 +5,9 @@ from dataclasses import replace
 import pytest
 
 from appliance.domain.model_headers import Model
+from appliance.planning.linting.header_traits import traits_of
+from appliance.planning.linting.lint import profile_traps
+from appliance.planning.linting.trap import LintFacts
 from appliance.planning.proposing.engine_choice import EngineChoice
 from appliance.planning.proposing.proposal_box import ProposalBox, ProposalRefusedError
 from appliance.planning.proposing.proposal_search import LEAST_TOKENS, USEFUL_TOKENS
@@ -124,7 +127,8 @@ def test_requests_and_prompt_cache_take_what_is_left() -> None:
     assert proposed(known("gpt-oss-20b"), ONE_24).plan.parallel == 2
     assert proposed(known("Llama-3.1-8B"), CPU).plan.parallel == 1
     caches = [proposed(SMALL, box(ram_gib=size)).plan.prompt_cache for size in (32, 12, 6.5)]
-    assert caches == ["", "2GiB", "0"]
+    assert caches == ["8GiB", "2GiB", "0"]
+    assert proposed(SMALL, ONE_24).plan.prompt_cache == ""
 
 
 def test_checkpoints_are_fewer_where_ram_is_short() -> None:
@@ -218,3 +222,25 @@ def test_a_model_that_cannot_be_estimated_is_refused() -> None:
     odd: Model = gguf({**LLAMA, "llama.attention.key_length": -4})
     with pytest.raises(ProposalRefusedError, match="cannot be estimated"):
         proposed(odd, ONE_16)
+
+
+@pytest.mark.parametrize("name", ["Qwen3.6-35B-A3B", "Gemma-3-27B", "Qwen3-32B", "Llama-3.1-8B"])
+def test_what_is_proposed_has_no_trap(name: str) -> None:
+    """A proposal has none of the traps that lint finds in a profile and its model."""
+    model = known(name)
+    for here in (ONE_16, ONE_24, CPU):
+        judged = proposed(model, here).judged
+        facts = LintFacts(
+            profile=judged.profile,
+            applied=judged.applied,
+            traits=traits_of(model),
+            ram_bytes=here.host.total_bytes,
+        )
+        found = [one.trap.name for one in profile_traps(facts) if one.trap.on_gpus is None]
+        assert found == []
+
+
+def test_weights_that_fill_ram_are_locked() -> None:
+    """On the CPU weights of half of RAM or more are locked, as the smaller are not."""
+    assert proposed(known("Qwen3-32B"), CPU).plan.locks_weights
+    assert not proposed(known("Llama-3.1-8B"), CPU).plan.locks_weights
