@@ -22,6 +22,7 @@ _LLAMA_ARGUMENT: Final = re.compile(
 )
 _SPELLING: Final = re.compile(r'"(--?[A-Za-z][A-Za-z0-9_.-]*)"', re.ASCII)
 _EXAMPLES: Final = re.compile(r"\.set_examples\(\{([^}]*)\}\)", re.ASCII)
+_EXCLUDED: Final = re.compile(r"\.set_excludes\(\{[^}]*\bLLAMA_EXAMPLE_SERVER\b", re.ASCII)
 _SERVES: Final = ("LLAMA_EXAMPLE_SERVER", "LLAMA_EXAMPLE_COMMON")
 _LLAMA_VARIABLE: Final = re.compile(r'"(LLAMA_[A-Z0-9_]+)"', re.ASCII)
 _IK_ARGUMENT: Final = re.compile(r'\barg == "(-[^"]{1,64})"', re.ASCII)
@@ -74,7 +75,8 @@ def llama_options(source: str) -> Iterator[str]:
         programs = " ".join(_EXAMPLES.findall(text))
         serves = not programs or any(program in programs for program in _SERVES)
         spelled = _LLAMA_ARGUMENT.match(text)
-        if spelled and serves and "argument has been removed" not in text:
+        refused = "argument has been removed" in text or _EXCLUDED.search(text)
+        if spelled and serves and not refused:
             yield from _SPELLING.findall(" ".join(filter(None, spelled.groups())))
 
 

