@@ -32,7 +32,7 @@ from appliance.protocol.conversation.codec import ResultEvent
 from appliance.protocol.record import Record
 from appliance.web.acting.box_actions import Begun, BoxActions
 from appliance.web.acting.request_operator import RequestOperator, operator_of_request
-from appliance.web.api import examples
+from appliance.web.api import answer_examples
 from appliance.web.api.answers import problems
 from appliance.web.problem import ProblemError
 
@@ -147,7 +147,7 @@ class OperationStarted(BaseModel):
 class Rehearsal(BaseModel):
     """Outcome of a rehearsal."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [dict(examples.REHEARSAL)]})
+    model_config = ConfigDict(json_schema_extra={"examples": [dict(answer_examples.REHEARSAL)]})
 
     refused: bool = Field(description="Whether the operation would be refused.")
     message: str

@@ -6,8 +6,8 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from appliance.protocol.json_schemas import SchemaDeriver
+from appliance.web.api.answer_examples import EXAMPLES
 from appliance.web.api.answers import SCHEMAS, TYPES
-from appliance.web.api.examples import EXAMPLES
 
 
 def openapi_document(application: FastAPI) -> dict[str, Any]:
