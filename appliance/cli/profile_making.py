@@ -10,7 +10,7 @@ from typing import Any, Final
 from appliance.adapters.model_files.named_model import NamedModel, named_model
 from appliance.adapters.model_files.reading import read_model
 from appliance.adapters.profile_files.draft_text import comment_lines, keys_text
-from appliance.adapters.profile_files.examples import example_text
+from appliance.adapters.profile_files.example_library import example_text
 from appliance.adapters.profile_files.instantiating import changed, paths_in
 from appliance.adapters.profile_files.loading import SUFFIX, parse_profile
 from appliance.adapters.python_packages import package_version

@@ -53,6 +53,6 @@ def profile_names(prefix: str, *, parsed_args: object = None, **_: object) -> It
 def examples(prefix: str, **_: object) -> Iterable[str]:
     """Return the examples that begin with `prefix`."""
     # Imported late: names of profiles, which are completed more often, need none of it.
-    from appliance.adapters.profile_files.examples import example_names  # noqa: PLC0415
+    from appliance.adapters.profile_files.example_library import example_names  # noqa: PLC0415
 
     return tuple(name for name in example_names() if name.startswith(prefix))

@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from appliance.adapters.profile_files.examples import example_names, example_text
+from appliance.adapters.profile_files.example_library import example_names, example_text
 from appliance.adapters.profile_files.instantiating import change_of
 from appliance.adapters.profile_files.loading import NAME_RULE
 from appliance.adapters.toml.file import parse_document

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from appliance.adapters.profile_files import examples
-from appliance.adapters.profile_files.examples import example_names, example_text
+from appliance.adapters.profile_files import example_library
+from appliance.adapters.profile_files.example_library import example_names, example_text
 from appliance.domain.errors import ProfileError, UnknownProfileError
 
 SHIPPED = Path(__file__).parents[4] / "profiles"
@@ -39,7 +39,7 @@ def test_a_file_may_be_the_example(tmp_path: Path) -> None:
 
 def test_places_of_the_library() -> None:
     """A release has its examples in the package, a checkout beside it."""
-    assert [place.parts[-2:] for place in examples._PLACES] == [
+    assert [place.parts[-2:] for place in example_library._PLACES] == [
         ("_installed", "profiles"),
         (SHIPPED.parent.name, "profiles"),
     ]
