@@ -40,12 +40,12 @@ def server() -> LlamaServer:
 def fleet(image: Image, server: LlamaServer) -> Iterator[Fleet]:
     """A box with llama-server and a model bound read-only, their profiles, and the shipped smol."""
     model = packaged_model()
-    seen = {"/srv/models": model.parent, str(server.directory): server.directory}
+    # Not under its own path, which may be in a /var/tmp that units do not see.
+    seen = {"/srv/models": model.parent, "/opt/llama": server.directory}
     with Box(image, disk="/var/lib/appliance", read_only=seen) as box:
         fleet = Fleet(box)
         for name in (LLAMA, LACKING):
             text = (HERE / f"profiles/{name}.toml").read_text("utf-8")
-            text = text.replace("/opt/llama/llama-server", str(server.program))
             box.write(f"{PROFILES}/{name}.toml", text.replace("smollm2.gguf", model.name))
         box.write(
             f"{PROFILES}/{OTHER}.toml", (CHECKOUT / f"profiles/{OTHER}.toml").read_text("utf-8")
