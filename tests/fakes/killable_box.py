@@ -40,6 +40,7 @@ from tests.fakes.ports import (
 )
 from tests.fakes.profiles import FakeProfiles
 from tests.fakes.settings import make_snapshot
+from tests.fakes.systemd_unit import AT_REST
 from tests.fakes.units import FakeUnits
 
 LOOK_EVERY_S: Final = 10.0
@@ -392,10 +393,14 @@ class KillableBox:
         went_back = outcome is Outcome.ROLLED_BACK or (
             outcome is Outcome.DONE and operation.ran and operation.rollback
         )
+        is_stop = operation.kind is Kind.STOP and outcome is Outcome.DONE
         for name, unit in self.machine.systemd.units.items():
             restored = went_back and name in operation.goal.restore
             if unit.stop_cause == f"operation {operation.id}" and (unasked or restored):
                 unit.stop_cause = ""
+            if is_stop and unit.state in AT_REST and name in (operation.target or (name,)):
+                # systemd does not stop what has failed; whoever asked for the stop wants it down.
+                unit.stop_cause = unit.stop_cause or f"operation {operation.id}"
 
 
 async def _rounds(count: int) -> None:

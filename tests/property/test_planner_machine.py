@@ -325,6 +325,16 @@ TestBox.settings = settings(
 )
 
 
+def test_a_stop_of_what_has_just_failed_leaves_it_down() -> None:
+    """Systemd does not stop a unit that failed before its stop; who asked for the stop wants it down."""
+    box = Box()
+    box.request(Kind.STOP, (), rollback=False)
+    box.crash(0, for_good=True, again=True)
+    box.teardown()
+    assert "both" in box.box.commitment.names
+    assert box.machine.serving() == []
+
+
 @pytest.mark.parametrize(
     ("broken", "finding"),
     [
