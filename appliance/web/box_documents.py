@@ -49,12 +49,13 @@ class EnginePages:
 class BoxSource(Protocol):
     """Source of the box's documents for API, metrics and page. Questions raise `ApplianceError`."""
 
-    async def look(self, *, for_person: bool = False) -> BoxDocuments:
+    async def look(self, *, for_person: bool = False, with_gpus: bool = True) -> BoxDocuments:
         """Return the documents of now, none older than about two seconds while its daemon answers.
 
         Args:
             for_person: Whether a person looks, and is likely to look again: the supervisor then keeps figures of
                 the engines fresh for a minute. Collectors and scripts are no persons.
+            with_gpus: Whether the GPUs' evidence is asked for; without, it is None.
         """
         ...
 

@@ -184,7 +184,7 @@ class BoxStream:
     # --- what a client begins with ---------------------------------------------------
 
     async def _snapshot(self) -> StreamEvent:
-        documents = await self._box.look()
+        documents = await self._box.look(with_gpus=False)
         data = {
             "unix_s": documents.unix_s,
             "status": documents.status,

@@ -129,12 +129,14 @@ class LiveBox:
             lambda: details_of(VIEW, view_socket, SpeedsRequest(), within_s=WITHIN_S)
         )
 
-    async def look(self, *, for_person: bool = False) -> BoxDocuments:
+    async def look(self, *, for_person: bool = False, with_gpus: bool = True) -> BoxDocuments:
         """Return the documents of now."""
         ask = self._status_for_person if for_person else None
-        (status, status_age_s), (gpus, gpus_age_s), (speeds, speeds_age_s) = await asyncio.gather(
-            self._status.get(ask), self._gpus.get(), self._speeds.get()
-        )
+        asked = [self._status.get(ask), self._speeds.get()]
+        if with_gpus:
+            asked.append(self._gpus.get())
+        (status, status_age_s), (speeds, speeds_age_s), *others = await asyncio.gather(*asked)
+        gpus, gpus_age_s = others[0] if others else (None, None)
         return BoxDocuments(
             unix_s=time.time(),
             status=status,

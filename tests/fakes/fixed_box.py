@@ -34,13 +34,16 @@ class FixedBox:
     """Events of conversations that last, by the type of the request."""
     looks: list[bool] = field(default_factory=list)
     """Looks, and whether each was a person's."""
+    gpu_looks: int = 0
+    """Looks for which the GPUs had to be read."""
     followers: int = 0
     """Conversations that are open."""
 
-    async def look(self, *, for_person: bool = False) -> BoxDocuments:
+    async def look(self, *, for_person: bool = False, with_gpus: bool = True) -> BoxDocuments:
         """Return the documents."""
         self.looks.append(for_person)
-        return self.documents
+        self.gpu_looks += with_gpus
+        return self.documents if with_gpus else replace(self.documents, gpus=None, gpus_age_s=None)
 
     async def counters(self) -> Document | None:
         """Return the counters that a test has set."""

@@ -54,7 +54,7 @@ def api_router(box: BoxSource) -> APIRouter:
     @router.get("/readyz", tags=["checks"], responses=responses_of(ready))
     async def readyz() -> JSONResponse:
         """Tell whether the profiles that this box should serve, serve; 503 with the reason if not."""
-        status = _status(await box.look())
+        status = _status(await box.look(with_gpus=False))
         if faults := unready(status):
             raise ProblemError(503, "; ".join(faults), hint="appliance status")
         return JSONResponse({"status": "ok"})
@@ -64,14 +64,14 @@ def api_router(box: BoxSource) -> APIRouter:
     @router.get("/api/v1/status", tags=["box"], responses=responses_of(whole))
     async def status() -> JSONResponse:
         """Return the status document, as `appliance status --json` prints it."""
-        return JSONResponse(whole_status(await box.look()))
+        return JSONResponse(whole_status(await box.look(with_gpus=False)))
 
     every = AnswerExample(ProfilesDocument, "The profiles, in the order of their names.")
 
     @router.get("/api/v1/profiles", tags=["profiles"], responses=responses_of(every))
     async def profiles() -> JSONResponse:
         """Return every profile with its state, speed and alerts."""
-        document = whole_status(await box.look())
+        document = whole_status(await box.look(with_gpus=False))
         return JSONResponse(
             {"profiles": [profile_row(row, document) for row in document["profiles"]]}
         )
@@ -81,7 +81,7 @@ def api_router(box: BoxSource) -> APIRouter:
     @router.get("/api/v1/profiles/{name}", tags=["profiles"], responses=responses_of(one))
     async def profile(name: ProfileName) -> JSONResponse:
         """Return one profile, as `appliance status NAME --json` prints it."""
-        document = whole_status(await box.look())
+        document = whole_status(await box.look(with_gpus=False))
         rows = {text_in(row, "name"): row for row in objects_in(document, "profiles")}
         if name not in rows:
             raise ProblemError(404, no_such_profile(short(name), rows), hint="appliance list")

@@ -158,6 +158,17 @@ async def test_only_the_page_is_a_persons_look(web: httpx.AsyncClient, box: Fixe
     assert box.looks[5:] == [True]
 
 
+async def test_the_gpus_are_read_for_those_who_want_them(
+    web: httpx.AsyncClient, box: FixedBox
+) -> None:
+    """A status has the memory of the GPUs, and waits for no reading of them; their own resource does."""
+    for path in ("/readyz", "/api/v1/status", "/api/v1/profiles", "/api/v1/profiles/smol"):
+        await web.get(path)
+    assert box.gpu_looks == 0
+    await web.get("/api/v1/gpus")
+    assert box.gpu_looks == 1
+
+
 async def test_history_is_the_agents(web: httpx.AsyncClient, box: FixedBox) -> None:
     """Times and series are passed on; a refusal keeps its sentence."""
     answer: Document = {
