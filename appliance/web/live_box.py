@@ -105,6 +105,11 @@ class LastAnswer(Generic[AnswerT]):
             self._asked_s = self._now_s()
 
 
+async def _unasked() -> tuple[None, None]:
+    """Return what `LastAnswer.get` does where there never was an answer."""
+    return None, None
+
+
 class LiveBox:
     """Box as supervisor and health agent describe it.
 
@@ -132,11 +137,11 @@ class LiveBox:
     async def look(self, *, for_person: bool = False, with_gpus: bool = True) -> BoxDocuments:
         """Return the documents of now."""
         ask = self._status_for_person if for_person else None
-        asked = [self._status.get(ask), self._speeds.get()]
-        if with_gpus:
-            asked.append(self._gpus.get())
-        (status, status_age_s), (speeds, speeds_age_s), *others = await asyncio.gather(*asked)
-        gpus, gpus_age_s = others[0] if others else (None, None)
+        (status, status_age_s), (speeds, speeds_age_s), (gpus, gpus_age_s) = await asyncio.gather(
+            self._status.get(ask),
+            self._speeds.get(),
+            self._gpus.get() if with_gpus else _unasked(),
+        )
         return BoxDocuments(
             unix_s=time.time(),
             status=status,

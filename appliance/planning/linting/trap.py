@@ -57,6 +57,8 @@ Finds = Callable[[LintFacts], str | None]
 FindsOnGpus = Callable[[LintFacts, GpuFacts], str | None]
 """Function that returns what of the GPUs makes it a trap, as a phrase; None: nothing."""
 ANY_ENGINE: Final = (EngineOptions,)
+_CONSUMER_BLACKWELL: Final = 12
+"""Major compute capability of GeForce RTX 50 and RTX PRO Blackwell (SM 120, 121)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,8 +110,5 @@ def on_capability(fits: Callable[[tuple[int, int]], bool]) -> FindsOnGpus:
 
 
 def is_consumer_blackwell(capability: tuple[int, int]) -> bool:
-    """Tell whether a compute capability is that of GeForce RTX 50 and RTX PRO Blackwell (SM 120, 121)."""
+    """Tell whether a compute capability is that of a Blackwell card for desktops and workstations."""
     return capability[0] == _CONSUMER_BLACKWELL
-
-
-_CONSUMER_BLACKWELL: Final = 12
