@@ -12,7 +12,7 @@ from appliance.protocol.build_record import MAX_BYTES, BuildRecord, decoded
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from appliance.domain.engine_build import EngineBuild
-    from appliance.domain.profile import Catalogue
+    from appliance.domain.profile import Applied, Catalogue
 
 
 def read_record(path: str) -> BuildRecord | None:
@@ -53,11 +53,28 @@ def current_build(path: str, program: str, *, certain: bool = False) -> EngineBu
     return record.build if current or (current is None and not certain) else None
 
 
+class CurrentBuilds:
+    """Current builds of engines, for one command: each record is read once.
+
+    Args:
+        directory: Of the records.
+    """
+
+    def __init__(self, directory: str) -> None:
+        self._directory = directory
+        self._known: dict[tuple[str, str], EngineBuild | None] = {}
+
+    def of(self, applied: Applied) -> EngineBuild | None:
+        """Return the build of a profile's engine; None: nobody has asked since its files changed."""
+        key = applied.name, applied.binary
+        if key not in self._known:
+            path = f"{self._directory}/{applied.name}.json"
+            self._known[key] = current_build(path, applied.binary)
+        return self._known[key]
+
+
 def current_builds(catalogue: Catalogue, directory: str) -> dict[str, EngineBuild]:
     """Return the builds of the profiles' engines, as far as they are known, by profile."""
-    found: dict[str, EngineBuild] = {}
-    for name, applied in catalogue.items():
-        build = current_build(f"{directory}/{name}.json", applied.binary)
-        if build is not None:
-            found[name] = build
-    return found
+    builds = CurrentBuilds(directory)
+    found = {name: builds.of(applied) for name, applied in catalogue.items()}
+    return {name: build for name, build in found.items() if build is not None}

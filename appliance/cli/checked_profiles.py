@@ -5,15 +5,24 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from appliance.adapters.build_records import CurrentBuilds
 from appliance.adapters.files.access import follow
 from appliance.adapters.model_files.reading import read_model
 from appliance.adapters.profile_files.loading import SUFFIX, load_profile, source_of
+from appliance.adapters.systemd.systemctl import Systemctl
 from appliance.domain.errors import ProfileError, UnknownProfileError
-from appliance.install.profile_specs import CompiledProfiles, context_of
+from appliance.domain.paths import BUILDS
+from appliance.install.profile_specs import (
+    CompiledProfiles,
+    context_of,
+    layout_of,
+    load_specs,
+    renderable,
+)
 from appliance.planning.units.backend_unit import problem
 from appliance.planning.units.specs import Layout, UnitSpec, spec_of
 from appliance.planning.wording import no_such_profile
-from appliance.settings import Settings
+from appliance.settings import Settings, load_settings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,21 +31,53 @@ class Checked:
 
     file: str
     spec: UnitSpec | None
-    """Parsed profile; None: it has errors."""
+    """Compiled profile; None: it has errors."""
     error: str = ""
     """Errors in complete lines; empty: none."""
     warnings: tuple[str, ...] = ()
     """Sentences about files that its engine would not find or could not open, and about traps."""
 
 
-def checked_profiles(
-    targets: Sequence[str], settings: Settings, installed: CompiledProfiles, layout: Layout
-) -> Iterator[Checked]:
-    """Yield the profiles that `targets` name; all of the box for none.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProfileCheck:
+    """Check of some profiles, with what they were checked against."""
+
+    profiles: tuple[Checked, ...]
+    installed: CompiledProfiles
+    """All profiles of the box."""
+    layout: Layout
+    settings: Settings
+
+    @property
+    def specs(self) -> list[UnitSpec]:
+        """Return the profiles without errors."""
+        return [one.spec for one in self.profiles if one.spec is not None]
+
+    def builds(self) -> CurrentBuilds:
+        """Return a reader of the builds of their engines."""
+        return CurrentBuilds(str(self.settings.applied_dir / BUILDS))
+
+
+def check_profiles(targets: Sequence[str]) -> ProfileCheck:
+    """Check the profiles that `targets` name; all of the box for none.
 
     Raises:
         UnknownProfileError: one is not there.
     """
+    settings = load_settings()
+    layout = layout_of(settings, Systemctl().version())
+    installed = renderable(load_specs(settings), layout)
+    return ProfileCheck(
+        profiles=tuple(_checked(targets, settings, installed, layout)),
+        installed=installed,
+        layout=layout,
+        settings=settings,
+    )
+
+
+def _checked(
+    targets: Sequence[str], settings: Settings, installed: CompiledProfiles, layout: Layout
+) -> Iterator[Checked]:
     specs = {spec.applied.name: spec for spec in installed.specs}
     for target in targets or sorted({*specs, *installed.errors}):
         if target.endswith(SUFFIX) or "/" in target:
@@ -67,4 +108,5 @@ def _file(path: Path, settings: Settings, layout: Layout) -> Checked:
         )
     except ProfileError as error:
         return Checked(file=str(path), spec=None, error=str(error))
-    return Checked(file=str(path), spec=spec, error=problem(spec, layout) or "")
+    error = problem(spec, layout)
+    return Checked(file=str(path), spec=None if error else spec, error=error or "")

@@ -14,6 +14,7 @@ from typing import Protocol
 from appliance import __version__
 from appliance.adapters.applied.profile_directory import write_faults
 from appliance.adapters.applied.started_units import STARTED_FILE, read_started
+from appliance.adapters.build_records import CurrentBuilds
 from appliance.adapters.commitment import FileCommitment
 from appliance.adapters.systemd.systemctl import Systemctl, running, stale
 from appliance.adapters.systemd.unit_store import UnitStore
@@ -167,8 +168,8 @@ def _apply(settings: Settings, options: ApplyOptions, manager: ServiceManager) -
                 manager.reload_gateway()
             if plan.moves_page and not manager.reopen(WEB_SOCKET_UNIT, WEB_UNIT):
                 unopened = (f"the page does not listen: systemctl status {WEB_SOCKET_UNIT}",)
-        builds_dir = settings.applied_dir / BUILDS
-        traps = trap_warnings(loaded.specs, builds_dir)
+        builds = CurrentBuilds(str(settings.applied_dir / BUILDS))
+        traps = trap_warnings(loaded.specs, builds)
         return ApplyReport(
             plan=plan,
             errors=(*loaded.errors.values(), *gateway.errors, *web.errors, *unopened),
@@ -176,7 +177,7 @@ def _apply(settings: Settings, options: ApplyOptions, manager: ServiceManager) -
                 *warnings,
                 *gateway.warnings,
                 *engine_key_warnings(plan.catalogue),
-                *start_warnings(plan.catalogue, settings.unit_dir, builds_dir),
+                *start_warnings(plan.catalogue, settings.unit_dir, builds),
                 *(sentence for sentences in traps.values() for sentence in sentences),
             ),
             gateway_changed=gateway_changed,

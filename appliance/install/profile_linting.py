@@ -6,10 +6,9 @@ together, and only if one has a trap that depends on them, through a child proce
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Final
 
-from appliance.adapters.build_records import current_build
+from appliance.adapters.build_records import CurrentBuilds
 from appliance.adapters.kernel.host_memory import read_host_memory
 from appliance.adapters.systemd.unit_files import lacks_file
 from appliance.domain.engine_build import EngineBuild
@@ -74,24 +73,26 @@ def look_at_gpus() -> HardwareLook:
     return HardwareLook(gpus=GpuFacts(memory=tuple(found.memory.devices), hardware=found.hardware))
 
 
-def lint_profiles(specs: Iterable[UnitSpec], builds_dir: Path, *, root: str = "/") -> LintReport:
+def lint_profiles(
+    specs: Iterable[UnitSpec], builds: CurrentBuilds, *, root: str = "/"
+) -> LintReport:
     """Return the lint of profiles that were compiled a moment ago.
 
     Args:
         specs: The profiles.
-        builds_dir: Directory of what their engines told about their builds.
+        builds: Builds of their engines.
         root: Directory above ``proc``; another one in tests.
     """
     ram_bytes = _ram_bytes(root)
     facts: dict[str, LintFacts] = {}
     found: dict[str, tuple[SprungTrap, ...]] = {}
     for spec in specs:
-        path, name = spec.applied.source_path, spec.applied.name
+        path = spec.applied.source_path
         facts[path] = LintFacts(
             profile=spec.profile,
             applied=spec.applied,
             traits=spec.traits,
-            build=current_build(f"{builds_dir}/{name}.json", spec.applied.binary),
+            build=builds.of(spec.applied),
             ram_bytes=ram_bytes,
             missing_units=tuple(filter(lacks_file, _named_units(spec.profile))),
         )
@@ -104,9 +105,11 @@ def lint_profiles(specs: Iterable[UnitSpec], builds_dir: Path, *, root: str = "/
     )
 
 
-def trap_warnings(specs: Sequence[UnitSpec], builds_dir: Path) -> Mapping[str, tuple[str, ...]]:
+def trap_warnings(
+    specs: Sequence[UnitSpec], builds: CurrentBuilds
+) -> Mapping[str, tuple[str, ...]]:
     """Return a sentence for each trap of profiles that were compiled a moment ago, by their files' paths."""
-    lints = lint_profiles(specs, builds_dir).lints
+    lints = lint_profiles(specs, builds).lints
     names = {spec.applied.source_path: spec.applied.name for spec in specs}
     return {
         path: (

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from appliance.adapters.build_records import current_build
+from appliance.adapters.build_records import CurrentBuilds
 from appliance.adapters.files.access import read_access
 from appliance.adapters.files.presence import draft_presence, engine_presence, model_presence
 from appliance.adapters.model_files.reading import ModelChecks
@@ -13,20 +13,19 @@ from appliance.planning.admission.engine_files import file_findings
 from appliance.planning.admission.findings import Level, Presence, ProfileFacts
 
 
-def start_warnings(catalogue: Catalogue, unit_dir: Path, builds_dir: Path) -> Iterator[str]:
+def start_warnings(catalogue: Catalogue, unit_dir: Path, builds: CurrentBuilds) -> Iterator[str]:
     """Yield a sentence for each file that an engine could not open now, and each option that it lacks.
 
     Args:
         catalogue: Profiles, compiled a moment ago.
         unit_dir: Directory of their units, which show some files to engines and hide others.
-        builds_dir: Directory of what their engines told about their builds.
+        builds: Builds of their engines.
     """
     models = ModelChecks()
     for name, applied in sorted(catalogue.items()):
-        build = current_build(f"{builds_dir}/{name}.json", applied.binary)
         for finding in (
             *file_findings(applied, _file_facts(applied, models, unit_dir)),
-            *build_findings(applied, build),
+            *build_findings(applied, builds.of(applied)),
         ):
             if finding.level is not Level.OK:
                 yield f"{name}: {finding.text}"

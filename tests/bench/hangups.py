@@ -15,6 +15,7 @@ import argparse
 import json
 import statistics
 import sys
+import time
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -30,8 +31,9 @@ GATEWAY = 8010
 PROGRAM = "/usr/local/lib/hangup_clients.py"
 HELD_AT_ONCE = 50
 HELD_SHARE = 0.2
-SLOW_START = f"/run/systemd/system/appliance-backend-{NAME}.service.d/slow.conf"
+SLOW_START = f"/etc/systemd/system/appliance-backend-{NAME}.service.d/slow.conf"
 """Drop-in by which the model starts after all held clients have left: a second, or a few on a busy machine."""
+SLOW_START_S = 10
 _LOOKS = 5
 _TIMEOUT_S = 5400
 """Time for all that leave: 800 took more than 25 minutes on two cores of load 8 to 17."""
@@ -55,7 +57,7 @@ def main() -> None:
         fleet.switch(NAME)
         # Its probes go to the engine on connections of the gateway, too; a status would start it.
         box.run("systemctl mask --runtime --now appliance-health.socket appliance-health.service")
-        box.write(SLOW_START, "[Service]\nExecStartPre=/bin/sleep 10\n")
+        box.write(SLOW_START, f"[Service]\nExecStartPre=/bin/sleep {SLOW_START_S}\n")
         box.run("systemctl daemon-reload")
         # A restart without clients may take tokens, too: those are not of clients that left.
         usual = held_round(fleet, engine, asked.seed, clients=0)
@@ -91,12 +93,15 @@ def main() -> None:
 def held_round(fleet: Fleet, engine: int, seed: int, *, clients: int = HELD_AT_ONCE) -> int:
     """Have clients leave while the model restarts; return the tokens that the engine then works on."""
     box = fleet.box
+    began_s = time.monotonic()
     box.run(f"systemctl restart --no-block appliance-backend-{NAME}")
     box.wait_for(f"! systemctl is-active -q appliance-backend-{NAME}")
     argv = ("/usr/bin/python3", PROGRAM, "--held", str(GATEWAY), str(clients), str(seed))
     box.run(*argv, timeout_s=_TIMEOUT_S)
     waiting = held_for_nobody(box)
     fleet.wait_serving(NAME, timeout_s=60)
+    if time.monotonic() - began_s < SLOW_START_S:
+        sys.exit(f"the model has started without the wait of {SLOW_START}: nobody was held")
     before = prompt_tokens(box, engine)
     box.run("sleep 1")
     return waiting + prompt_tokens(box, engine) - before

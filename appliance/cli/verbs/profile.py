@@ -1,57 +1,45 @@
 """Verbs `appliance profile validate` and `appliance profile render`."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
-from appliance.adapters.systemd.systemctl import Systemctl
 from appliance.cli.arguments import Arguments
-from appliance.cli.checked_profiles import Checked, checked_profiles
+from appliance.cli.checked_profiles import Checked, ProfileCheck, check_profiles
 from appliance.cli.terminal import Streams
 from appliance.domain.names import unit_of
-from appliance.domain.paths import BUILDS
 from appliance.install.profile_linting import trap_warnings
-from appliance.install.profile_specs import CompiledProfiles, layout_of, load_specs, renderable
 from appliance.install.start_warnings import start_warnings
 from appliance.planning.units.backend_unit import render
-from appliance.planning.units.specs import Layout
 from appliance.protocol.control import Exit
-from appliance.settings import Settings, load_settings
 
 
 def run(arguments: Arguments, streams: Streams) -> int:
     """Check profiles, or print the units they make; nothing is installed."""
-    settings = load_settings()
-    layout = layout_of(settings, Systemctl().version())
-    installed = renderable(load_specs(settings), layout)
-    checked = list(checked_profiles(arguments.targets, settings, installed, layout))
+    check = check_profiles(arguments.targets)
     if arguments.action == "validate":
-        checked = _with_warnings(checked, settings)
-        _report(checked, arguments, streams)
+        _report(_with_warnings(check), arguments, streams)
     else:
-        _render(checked, installed, layout, arguments, streams)
-    wrong = [c for c in checked if c.error]
+        _render(check, arguments, streams)
+    wrong = [c for c in check.profiles if c.error]
     if not arguments.json or arguments.action == "render":
         for one in wrong:
             streams.err.line(one.error)
     return int(Exit.CONFIG if wrong else Exit.OK)
 
 
-def _with_warnings(checked: Sequence[Checked], settings: Settings) -> list[Checked]:
+def _with_warnings(check: ProfileCheck) -> list[Checked]:
     """Return what was checked, with what would keep its engines from starting, and its traps."""
-    good = [c.spec for c in checked if c.spec is not None and not c.error]
-    traps = trap_warnings(good, settings.applied_dir / BUILDS)
-    return [_with_its_warnings(one, settings, traps) for one in checked]
-
-
-def _with_its_warnings(
-    checked: Checked, settings: Settings, traps: Mapping[str, tuple[str, ...]]
-) -> Checked:
-    if checked.spec is None or checked.error:
-        return checked
-    applied = checked.spec.applied
-    builds_dir = settings.applied_dir / BUILDS
-    found = start_warnings({applied.name: applied}, settings.unit_dir, builds_dir)
-    return replace(checked, warnings=(*found, *traps[applied.source_path]))
+    builds, unit_dir = check.builds(), check.settings.unit_dir
+    traps = trap_warnings(check.specs, builds)
+    found: list[Checked] = []
+    for one in check.profiles:
+        warnings: tuple[str, ...] = ()
+        if one.spec is not None:
+            applied = one.spec.applied
+            starts = start_warnings({applied.name: applied}, unit_dir, builds)
+            warnings = (*starts, *traps[applied.source_path])
+        found.append(replace(one, warnings=warnings))
+    return found
 
 
 def _report(checked: Sequence[Checked], arguments: Arguments, streams: Streams) -> None:
@@ -76,17 +64,11 @@ def _report(checked: Sequence[Checked], arguments: Arguments, streams: Streams) 
         streams.err.line("there is no profile to check")
 
 
-def _render(
-    checked: Sequence[Checked],
-    installed: CompiledProfiles,
-    layout: Layout,
-    arguments: Arguments,
-    streams: Streams,
-) -> None:
-    wanted = {c.spec.applied.name: c.spec for c in checked if c.spec is not None and not c.error}
+def _render(check: ProfileCheck, arguments: Arguments, streams: Streams) -> None:
+    wanted = {spec.applied.name: spec for spec in check.specs}
     # The others are needed too: a unit names those that it excludes.
-    everything = {s.applied.name: s for s in installed.specs} | wanted
-    units = render(list(everything.values()), [], layout)
+    everything = {s.applied.name: s for s in check.installed.specs} | wanted
+    units = render(list(everything.values()), [], check.layout)
     texts = {unit_of(name): units[unit_of(name)] for name in wanted}
     if arguments.json:
         streams.out.document(texts)

@@ -2,14 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 
-from appliance.adapters.systemd.systemctl import Systemctl
 from appliance.cli.arguments import Arguments
-from appliance.cli.checked_profiles import Checked, checked_profiles
+from appliance.cli.checked_profiles import Checked, check_profiles
 from appliance.cli.terminal import Streams, Style, Terminal
 from appliance.domain.gpu_hardware import GpuHardware
-from appliance.domain.paths import BUILDS
 from appliance.install.profile_linting import LintReport, lint_profiles
-from appliance.install.profile_specs import layout_of, load_specs, renderable
 from appliance.planning.linting.lint import (
     Lint,
     SprungTrap,
@@ -18,17 +15,12 @@ from appliance.planning.linting.lint import (
 )
 from appliance.planning.wording import joined
 from appliance.protocol.control import Exit
-from appliance.settings import load_settings
 
 
 def run(arguments: Arguments, streams: Streams) -> int:
     """Print the traps of profiles; 0: none, 1: some profile has one, 78: some file is wrong."""
-    settings = load_settings()
-    layout = layout_of(settings, Systemctl().version())
-    installed = renderable(load_specs(settings), layout)
-    checked = list(checked_profiles(arguments.targets, settings, installed, layout))
-    good = [c.spec for c in checked if c.spec is not None and not c.error]
-    report = lint_profiles(good, settings.applied_dir / BUILDS)
+    check = check_profiles(arguments.targets)
+    checked, report = check.profiles, lint_profiles(check.specs, check.builds())
     if arguments.json:
         streams.out.document(_document(checked, report))
     else:
@@ -40,7 +32,7 @@ def run(arguments: Arguments, streams: Streams) -> int:
 
 def _lint_of(checked: Checked, report: LintReport) -> Lint | None:
     """Return the lint of a profile; None: its file is wrong."""
-    if checked.spec is None or checked.error:
+    if checked.spec is None:
         return None
     return report.lints[checked.spec.applied.source_path]
 

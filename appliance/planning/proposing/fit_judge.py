@@ -100,17 +100,19 @@ class FitJudge:
         if estimate is None:
             return
         need = Need(vram_bytes=estimate.vram_bytes, ram_bytes=estimate.ram_bytes)
-        declared = self._requirement(replace(applied, need=need))
         devices: Sequence[DeviceMemory] = self.box.devices
+        margin_bytes = self.box.margin_bytes
         if applied.vram_fraction is not None:
-            taken = self._requirement(replace(applied, need=Need()))
+            taken = _requirement(applied, Need(), margin_bytes)
             yield from fit.shortfalls(taken, devices, self.box.host)
             devices = [_share(device, applied.vram_fraction) for device in devices]
-            declared.margin_bytes = 0  # the share is taken whole, with what the driver needs
+            margin_bytes = 0  # the share is taken whole, with what the driver needs
+        declared = _requirement(applied, need, margin_bytes)
         yield from fit.shortfalls(declared, devices, self.box.host)
 
-    def _requirement(self, applied: Applied) -> MemoryRequirement:
-        return requirement_of(applied, margin_bytes=self.box.margin_bytes, rivals=())
+
+def _requirement(applied: Applied, need: Need, margin_bytes: int) -> MemoryRequirement:
+    return requirement_of(replace(applied, need=need), margin_bytes=margin_bytes, rivals=())
 
 
 def _share(device: DeviceMemory, fraction: float) -> DeviceMemory:

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from tests.system.rig.image import Image
 
 ENVIRONMENT: Final = {"PATH": HOST_PATH, "HOME": "/root", "LANG": "C.UTF-8", "SYSTEMD_PAGER": ""}
+IN_MEMORY: Final = ("/run/", "/tmp/")  # noqa: S108 - a box's
+"""Directories that a booted box mounts anew."""
 
 
 class Box:
@@ -287,7 +289,13 @@ class Box:
         return [*enter, "env", "-i", *variables, *become, *command]
 
     def write(self, path: str, text: str, *, mode: int = 0o644) -> None:
-        """Write a file on its disk (not in /run or /tmp), making directories as needed."""
+        """Write a file on its disk, making directories as needed.
+
+        Raises:
+            RigError: the path is in a directory that a booted box has in memory.
+        """
+        if path.startswith(IN_MEMORY):
+            raise RigError(f"{path} would not be seen in the box: {IN_MEMORY} are not on its disk")
         target = self.root / path.lstrip("/")
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text)

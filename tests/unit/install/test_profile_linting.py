@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from appliance.adapters.build_records import CurrentBuilds
 from appliance.adapters.files.regular import stamp
 from appliance.domain.engine_build import EngineBuild
 from appliance.domain.trap_names import TrapName
@@ -37,20 +38,25 @@ def gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Gpus:
 
 def test_the_boxs_own_gpus_decide(gpus: Gpus, tmp_path: Path) -> None:
     """A trap of Blackwell is told on such cards, and not on others."""
-    report = lint_profiles([spec_of_profile(*Q4_0)], tmp_path)
+    report = lint_profiles([spec_of_profile(*Q4_0)], CurrentBuilds(str(tmp_path)))
     assert [one.trap.name for one in report.lints[PATH].sprung] == [
         TrapName.Q4_0_CACHE_ON_BLACKWELL
     ]
     assert [gpu.capability_text for gpu in report.look.hardware] == ["12.0", "12.0"]
     gpus.change({"*.capability": "8.9"})
-    assert lint_profiles([spec_of_profile(*Q4_0)], tmp_path).lints[PATH].sprung == ()
+    assert (
+        lint_profiles([spec_of_profile(*Q4_0)], CurrentBuilds(str(tmp_path))).lints[PATH].sprung
+        == ()
+    )
 
 
 def test_nobody_asks_the_gpus_for_nothing(gpus: Gpus, tmp_path: Path) -> None:
     """A profile that has no trap on any GPU costs no look at them, even while the driver hangs."""
     gpus.hang()
     began_s = time.monotonic()
-    report = lint_profiles([spec_of_profile("command"), spec_of_profile("xllamacpp")], tmp_path)
+    report = lint_profiles(
+        [spec_of_profile("command"), spec_of_profile("xllamacpp")], CurrentBuilds(str(tmp_path))
+    )
     assert time.monotonic() - began_s < 2
     assert (report.look.hardware, report.look.problem) == ((), "")
 
@@ -59,7 +65,7 @@ def test_a_driver_that_hangs_leaves_traps_unchecked(gpus: Gpus, tmp_path: Path) 
     """A lint ends within seconds, and tells which traps it has not checked, and why."""
     gpus.hang()
     began_s = time.monotonic()
-    report = lint_profiles([spec_of_profile(*Q4_0)], tmp_path)
+    report = lint_profiles([spec_of_profile(*Q4_0)], CurrentBuilds(str(tmp_path)))
     assert time.monotonic() - began_s < 8
     assert report.lints[PATH].unchecked == (TrapName.Q4_0_CACHE_ON_BLACKWELL,)
     assert report.look.problem.startswith("the GPU driver hangs")
@@ -82,7 +88,7 @@ def test_the_build_of_an_engine_is_known_from_its_record(tmp_path: Path) -> None
         stamps={str(program): stamp(program)},
     )
     (tmp_path / "p.json").write_text(encoded(record))
-    report = lint_profiles([spec], tmp_path)
+    report = lint_profiles([spec], CurrentBuilds(str(tmp_path)))
     assert report.lints[PATH].unchecked == ()
     build_found = report.builds[PATH]
     assert build_found is not None
@@ -97,17 +103,19 @@ def test_a_unit_that_systemd_does_not_have_is_told(tmp_path: Path) -> None:
     )
     if not Path("/usr/lib/systemd/system").is_dir():
         pytest.skip("this machine has no systemd; that such a unit is told stays unproved")
-    (warning,) = trap_warnings([spec_of_profile("vllm", keys)], tmp_path)[PATH]
+    (warning,) = trap_warnings([spec_of_profile("vllm", keys)], CurrentBuilds(str(tmp_path)))[PATH]
     assert warning.startswith("p: trap missing-unit: ")
     assert "; here no-such-thing.service: " in warning
 
 
 def test_a_profile_without_traps_has_no_warnings(tmp_path: Path) -> None:
     """Each profile has its entry, also where there is nothing to tell."""
-    assert trap_warnings([spec_of_profile("xllamacpp")], tmp_path) == {PATH: ()}
+    assert trap_warnings([spec_of_profile("xllamacpp")], CurrentBuilds(str(tmp_path))) == {PATH: ()}
 
 
 def test_a_box_whose_memory_is_not_known(tmp_path: Path) -> None:
     """Traps of main memory stay silent where the kernel does not tell its size."""
-    report = lint_profiles([spec_of_profile("xllamacpp")], tmp_path, root=f"{tmp_path}/")
+    report = lint_profiles(
+        [spec_of_profile("xllamacpp")], CurrentBuilds(str(tmp_path)), root=f"{tmp_path}/"
+    )
     assert report.lints[PATH].sprung == ()
