@@ -108,5 +108,5 @@ def _file(path: Path, settings: Settings, layout: Layout) -> Checked:
         )
     except ProfileError as error:
         return Checked(file=str(path), spec=None, error=str(error))
-    error = problem(spec, layout)
-    return Checked(file=str(path), spec=None if error else spec, error=error or "")
+    wrong = problem(spec, layout)
+    return Checked(file=str(path), spec=None if wrong else spec, error=wrong or "")
