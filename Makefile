@@ -10,6 +10,7 @@ LOCKS := scripts/requirements
   bench-headers bench-gateway bench-reload bench-profiles bench-hostile bench-history bench-detector bench-canaries \
   bench-courtesy bench-outbox bench-slowdown bench-life bench-told bench-models bench-hangups bench-dashboards \
   bench-estimates bench-status \
+  properties \
   check-api check-bench check-clients check-demo check-docs check-metrics check-options check-page check-shells fuzz chaos \
   boots engines-llama engines-vllm lock clean
 
@@ -53,6 +54,12 @@ KEPT_DEMO := tests/system/test_kept_demo.py
 boxes: $(VENV)/.complete
 	$(RERUN) $(BIN)/python -m pytest -m "not engines" -- tests/system --ignore=$(KEPT_DEMO) --numprocesses=3 --dist=loadfile \
 	  --no-loadscope-reorder --durations=25
+
+PROPERTY_TESTS := tests/property $(shell grep -rl --include='test_*.py' hypothesis tests/unit)
+
+## properties: the tests that search, with as many examples as there are in full; minutes
+properties: $(VENV)/.complete
+	$(BIN)/python -m pytest --hypothesis-profile=full -- $(PROPERTY_TESTS)
 
 ## structure: modules, lines, names and costs of change, the last line as JSON
 structure: $(VENV)/.complete

@@ -1,4 +1,4 @@
-"""Profiles of hypothesis: `make test` searches in full, `make check` a quarter of that.
+"""Profiles of hypothesis: ``full`` is for `make properties`, ``usual`` for `make test`, ``quick`` for `make check`.
 
 No deadline of its own: a machine that is busy with something else fails no test. Where a bound
 on time is the point, the test measures CPU time.
@@ -15,9 +15,12 @@ settings.register_profile(
     "full", max_examples=100, deadline=None, suppress_health_check=BUSY_MACHINE
 )
 settings.register_profile(
+    "usual", max_examples=40, deadline=None, suppress_health_check=BUSY_MACHINE
+)
+settings.register_profile(
     "quick", max_examples=25, deadline=None, suppress_health_check=BUSY_MACHINE
 )
-settings.load_profile("full")
+settings.load_profile("usual")
 
 LONGEST_FIRST = (
     "system/test_alerts.py",

@@ -6,7 +6,7 @@ from appliance.cli.arguments import Arguments
 from appliance.cli.conclusion import conclude, exit_status
 from appliance.cli.need_lines import need_lines
 from appliance.cli.operation_follower import OperationFollower
-from appliance.cli.progress_lines import progress_for
+from appliance.cli.progress_lines import cancel_heading, heading, progress_for
 from appliance.cli.terminal import Streams, Style, Terminal
 from appliance.planning.wording import joined
 from appliance.protocol.control import Exit
@@ -37,7 +37,11 @@ def show_operation(
     follower = OperationFollower(
         conversation,
         path,
-        progress=progress_for(streams.err, silent=arguments.json or no_wait),
+        progress=progress_for(
+            streams.err,
+            silent=arguments.json or no_wait,
+            heading=cancel_heading if arguments.verb == "cancel" else heading,
+        ),
         raw=streams.out if arguments.json else None,
         timeout_s=getattr(arguments, "timeout_s", None),
     )

@@ -16,8 +16,10 @@ from appliance.protocol.control_events import AcceptedEvent, PhaseEvent
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from typing import Final
+
+    Heading = Callable[[AcceptedEvent], str]
 
 FRAME_S: Final = 0.1
 _SPINNER: Final = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
@@ -57,19 +59,31 @@ class Progress:
 
 def heading(accepted: AcceptedEvent) -> str:
     """Return ``aeon → genesis   (usually 48 s; Ctrl-C detaches)``."""
-    before, after, kind = accepted.evicts, accepted.target, accepted.kind
-    if kind == "switch":
-        what = " → ".join(joined(names) for names in (before, after) if names)
-    else:
-        what = f"{kind} {joined(after, nothing='')}".strip()
-    if kind == "run":
+    before, what = accepted.evicts, _what(accepted)
+    if accepted.kind == "run":
         back = " (which come back when it ends)" if before[1:] else " (which comes back after it)"
-        return f"run {joined(after)}" + (f" in place of {joined(before)}{back}" if before else "")
+        return what + (f" in place of {joined(before)}{back}" if before else "")
     usual_ms = accepted.usual_ms
     hints = [f"usually {duration(usual_ms / 1000)}"] if usual_ms else []
-    by = f" for {requester_name(accepted.requested_by)}" if accepted.requested_by else ""
-    joins = [f"already running{by}, joined"] if accepted.joined else []
+    joins = [f"already {_running(accepted)}, joined"] if accepted.joined else []
     return f"{what}   ({'; '.join([*joins, *hints, 'Ctrl-C detaches'])})"
+
+
+def cancel_heading(accepted: AcceptedEvent) -> str:
+    """Return ``cancelling aeon → genesis   (running for ana; Ctrl-C detaches)``."""
+    return f"cancelling {_what(accepted)}   ({_running(accepted)}; Ctrl-C detaches)"
+
+
+def _what(accepted: AcceptedEvent) -> str:
+    """Return the operation: ``aeon → genesis``, ``restart genesis``."""
+    if accepted.kind == "switch":
+        return " → ".join(joined(names) for names in (accepted.evicts, accepted.target) if names)
+    return f"{accepted.kind} {joined(accepted.target, nothing='')}".strip()
+
+
+def _running(accepted: AcceptedEvent) -> str:
+    by = f" for {requester_name(accepted.requested_by)}" if accepted.requested_by else ""
+    return f"running{by}"
 
 
 def phase_line(
@@ -99,13 +113,14 @@ def _text(event: PhaseEvent) -> str:
 class LineProgress(Progress):
     """Progress for logs and pipes: a line when a phase has ended."""
 
-    def __init__(self, terminal: Terminal) -> None:
+    def __init__(self, terminal: Terminal, heading: Heading = heading) -> None:
         self._terminal = terminal
+        self._heading = heading
 
     def show(self, event: AcceptedEvent | PhaseEvent) -> None:
         """Print the heading and every ended phase."""
         if isinstance(event, AcceptedEvent):
-            self._terminal.line(heading(event))
+            self._terminal.line(self._heading(event))
         elif event.state in _GLYPHS:
             for line in _ended(event, self._terminal):
                 self._terminal.line(line)
@@ -114,8 +129,9 @@ class LineProgress(Progress):
 class LiveProgress(Progress):
     """Progress for a terminal: the running phase is redrawn until it ends."""
 
-    def __init__(self, terminal: Terminal) -> None:
+    def __init__(self, terminal: Terminal, heading: Heading = heading) -> None:
         self._terminal = terminal
+        self._heading = heading
         self._running: PhaseEvent | None = None
         self._since_s = 0.0
         self._frame = 0
@@ -128,7 +144,7 @@ class LiveProgress(Progress):
     def show(self, event: AcceptedEvent | PhaseEvent) -> None:
         """Redraw the running phase, or leave its last line standing."""
         if isinstance(event, AcceptedEvent):
-            self._terminal.line(heading(event))
+            self._terminal.line(self._heading(event))
             if event.usual_ms and not event.joined:
                 self._ends_s = time.monotonic() + event.usual_ms / 1000
         elif event.state in _GLYPHS:
@@ -191,11 +207,18 @@ class LiveProgress(Progress):
             self._clear = _CLEAR
 
 
-def progress_for(terminal: Terminal, *, silent: bool) -> Progress:
-    """Return the progress display for `terminal`; `silent`: one that shows nothing."""
+def progress_for(terminal: Terminal, *, silent: bool, heading: Heading = heading) -> Progress:
+    """Return the progress display for `terminal`.
+
+    Args:
+        terminal: Where it is displayed.
+        silent: Whether to return one that shows nothing.
+        heading: First line of a display.
+    """
     if silent:
         return Progress()
-    return LiveProgress(terminal) if terminal.interactive else LineProgress(terminal)
+    kind = LiveProgress if terminal.interactive else LineProgress
+    return kind(terminal, heading)
 
 
 def _ended(event: PhaseEvent, terminal: Terminal) -> Sequence[str]:

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from appliance.adapters.files.durable import read_regular, write_file
-from appliance.adapters.profile_files.editing import adopted, described
 from appliance.domain.errors import ProfileError
 from appliance.domain.names import unit_of
 from appliance.planning.units.apply_plan import Installed
@@ -72,7 +71,7 @@ def adopt(
         if found.refused:
             refused |= dict.fromkeys(files, found.refused)
             continue
-        settings[name] = described(found)
+        settings[name] = _described(found)
         settled.update(files)
     return Adopted(
         settled=frozenset(settled),
@@ -115,8 +114,17 @@ def _adoption(
     return adoption(base, edited)
 
 
+def _described(found: Adoption) -> Mapping[str, str]:
+    """Return what an adoption sets in a profile: ``[unit] Service.Nice`` to its value."""
+    overrides = {f"[unit] {o.name}": ", ".join(o.values) for o in found.overrides}
+    return overrides | {f"[env] {name}": value for name, value in found.environment.items()}
+
+
 def _written(found: Adoption, path: Path, text: str) -> Adoption:
     """Write `found` into the profile; returns it, or a refusal when that is not possible."""
+    # tomlkit costs a sixth of every apply, and nearly none adopts anything.
+    from appliance.adapters.profile_files.editing import adopted  # noqa: PLC0415
+
     try:
         changed = adopted(text, found, path.name)
     except ProfileError as error:

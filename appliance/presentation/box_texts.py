@@ -222,8 +222,9 @@ def holder_amounts(holders: Sequence[Json], gpu: Json) -> Iterable[HolderAmount]
     """Return memory by holder, the largest first: a profile once, foreign processes with their pid."""
     held: dict[str, float | None] = {}
     for holder in holders:
-        comm = text_in(holder, "comm") or "a process that is gone"
-        label = text_in(holder, "profile") or f"{comm}({number_in(holder, 'pid') or 0:.0f})"
+        pid, comm = f"{number_in(holder, 'pid') or 0:.0f}", text_in(holder, "comm")
+        process = f"{comm}({pid})" if comm else f"process {pid}, which is gone"
+        label = text_in(holder, "profile") or process
         more = number_in(holder, "held_bytes")
         before = held.get(label, 0.0)
         held[label] = None if more is None or before is None else before + more

@@ -105,6 +105,6 @@ def test_no_sequence_breaks_a_promise() -> None:
 
 @pytest.mark.parametrize("part", range(PARTS))
 def test_random_sequences_keep_the_promises(part: int) -> None:
-    """Two thousand random sequences, a quarter in `make check`, keep every promise."""
+    """Random sequences keep every promise: two thousand in full, see `tests/conftest.py`."""
     lives = [live(seed) for seed in range(part, sequences(), PARTS)]
     assert sum(len(life.told) for life in lives) > len(lives)

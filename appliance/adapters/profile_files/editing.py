@@ -82,9 +82,3 @@ def _table(document: TOMLDocument, name: str) -> AbstractTable:
     if not isinstance(table, AbstractTable):
         raise TypeError(f"{name} is no table")
     return table
-
-
-def described(adoption: Adoption) -> Mapping[str, str]:
-    """Return what `adopted` sets, for a person: ``[unit] Service.Nice`` to its value."""
-    overrides = {f"[unit] {o.name}": ", ".join(o.values) for o in adoption.overrides}
-    return overrides | {f"[env] {name}": value for name, value in adoption.environment.items()}

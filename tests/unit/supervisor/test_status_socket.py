@@ -102,7 +102,8 @@ async def watched(directory: Path) -> AsyncIterator[Watched]:
     fakes.serve("aeon")
     supervisor = fakes.supervisor_as(LookedAtSupervisor, FakeProfiles(BOX))
     traffic = fakes.traffic(supervisor)
-    status = fakes.status(supervisor, fakes.memory_sampler(supervisor.last_look), traffic)
+    sampler = fakes.memory_sampler(supervisor.last_look)
+    status = fakes.status(supervisor, sampler, traffic)
 
     readers: list[StatusReader] = []
 
@@ -148,7 +149,8 @@ async def watched(directory: Path) -> AsyncIterator[Watched]:
     supervisor.feeds = (feed, control.feed)
     paths = {directory / "status": verbs.serve, directory / "control": control.serve}
     with contextlib.ExitStack() as opened:
-        tasks = [asyncio.create_task(supervisor.run())]
+        # Without samples each status would wait for one, in real time.
+        tasks = [asyncio.create_task(supervisor.run()), asyncio.create_task(sampler.run())]
         for path, serve in paths.items():
             listener = opened.enter_context(socket.socket(socket.AF_UNIX))
             listener.bind(str(path))
