@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from appliance.adapters.profile_files.schema import ProfileFile
+from appliance.adapters.profile_files.schema import profile_file
 from appliance.adapters.toml.faults import table_model
 from appliance.adapters.toml.tables import Rules, validated
 from appliance.domain.value_types import TypeName
@@ -164,9 +164,11 @@ def settings_page() -> str:
 
 def profiles_page() -> str:
     """Return the text of docs/reference/profiles.md."""
-    tables = [f"## {_title(name, model)}\n\n{_table(model)}\n" for name, model in _all(ProfileFile)]
+    tables = [
+        f"## {_title(name, model)}\n\n{_table(model)}\n" for name, model in _all(profile_file())
+    ]
     return _PROFILES.format(
-        note=_NOTE, top=_table(ProfileFile), tables="".join(tables), overrides=_override_rows()
+        note=_NOTE, top=_table(profile_file()), tables="".join(tables), overrides=_override_rows()
     )
 
 

@@ -12,9 +12,10 @@ from typing import Any, Final, cast
 from pydantic import ValidationError
 
 from appliance.adapters.profile_files.schema import (
-    ProfileFile,
     engine_of,
     engine_tables,
+    engines_in,
+    profile_file,
     profile_of,
 )
 from appliance.adapters.toml.faults import MOST_FAULTS, ModelFault, model_faults
@@ -195,9 +196,9 @@ def _checked(
     What has a fault is left out and the rest still read, so that one look at the file finds everything.
     """
     try:
-        return ProfileFile.model_validate(table), [], frozenset()
+        return profile_file(engines_in(table)).model_validate(table), [], frozenset()
     except ValidationError as error:
-        faults = [_explained(f) for f in model_faults(error, ProfileFile, table)]
+        faults = [_explained(f) for f in model_faults(error, profile_file(), table)]
         kinds = [e["type"] for e in error.errors(include_input=False, include_url=False)]
     if len(kinds) > MOST_FAULTS:
         return None, faults, frozenset()
@@ -206,7 +207,7 @@ def _checked(
     unread = frozenset(str(where[0]) for where in wrong)
     rest = {k: v for k, v in _without(table, unknown).items() if k not in unread}
     try:
-        return ProfileFile.model_validate(rest), faults, unread
+        return profile_file().model_validate(rest), faults, unread
     except ValidationError:  # without its engine, or with a table that lacks a key
         return None, faults, unread
 

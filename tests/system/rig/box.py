@@ -87,15 +87,19 @@ class Box:
         (self._directory / "mnt").mkdir()
         stage = Stage(self._directory / "mnt", inside=self._image.stage if self._image else None)
         self._stage = stage
-        layers = self._image.layers if self._image else ()
-        if not layers:
+        if self._image is None:
             furnish(stage.seen(stage.upper))
         name_box(stage.seen(stage.upper), self.name)
-        stage.overlay([*layers, Path("/")])
+        self.mount()
         if self._disk_path is not None:
             self._disk = CrashDisk(stage, like=Path(self._disk_path))
             self._nspawn.append(f"--bind={self._disk.mount_point}:{self._disk_path}")
         return self
+
+    def mount(self) -> None:
+        """Mount its root directory: its own layer over those of the image and over the machine's root."""
+        layers = self._image.layers if self._image else ()
+        self.stage.overlay([*layers, Path("/")])
 
     def boot(self) -> Self:
         """Boot it and wait until its systemd has reached its default target."""

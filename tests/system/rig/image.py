@@ -30,9 +30,7 @@ class Image:
         try:
             box.setup().boot()
             prepare(box)
-            # Each box starts a journal of its own, with none of this one's lines in it.
-            box.power_off().stage.run("sh", "-c", f"rm -rf {box.stage.root}/var/log/journal/*")
-            return cls(box)
+            return cls._kept(box)
         except BaseException:
             box.close()
             raise
@@ -59,13 +57,23 @@ class Image:
     @classmethod
     def _restored(cls, box: Box, archive: Path) -> Self:
         try:
-            image = cls(box.setup())
-            image.stage.run("sh", "-c", f"rm -rf {image.stage.upper}/*")
-            image.stage.run(*_TAR, "-xpf", str(archive), "-C", str(image.stage.upper))
+            stage = box.setup().stage
+            stage.run("umount", str(stage.root))
+            stage.run("sh", "-c", f"rm -rf {stage.upper}/*")
+            stage.run(*_TAR, "-xpf", str(archive), "-C", str(stage.upper))
+            box.mount()
+            # Daemons keep their settings until a file's inode changes, and here all have: each box would pay.
+            return cls._kept(box.boot())
         except BaseException:
             box.close()
             raise
-        return image
+
+    @classmethod
+    def _kept(cls, box: Box) -> Self:
+        """Shut a booted box down, and keep it."""
+        # Each box starts a journal of its own, with none of this one's lines in it.
+        box.power_off().stage.run("sh", "-c", f"rm -rf {box.stage.root}/var/log/journal/*")
+        return cls(box)
 
     @property
     def stage(self) -> Stage:
