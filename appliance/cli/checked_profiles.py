@@ -44,7 +44,7 @@ class ProfileCheck:
 
     profiles: tuple[Checked, ...]
     installed: CompiledProfiles
-    """All profiles of the box."""
+    """Profiles of the box, also those that were not named."""
     layout: Layout
     settings: Settings
 
