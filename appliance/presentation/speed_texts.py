@@ -32,7 +32,7 @@ def figures_text(row: SpeedRow, now: float) -> str:
     """Return the line with rate, baseline, last rates, time to the first token and age."""
     decode = row.of(DECODE)
     if decode is None or decode.rate is None:
-        return f"speed   not measured yet{_next(row, now)}"
+        return f"speed   {_unmeasured(row, now)}{_next(row, now)}"
     parts = [f"{rate_text(decode.rate)} tok/s", baseline_text(decode)]
     if decode.rates:
         parts.append(sparkline(decode.rates, decode.baseline))
@@ -47,6 +47,17 @@ def baseline_text(series: SeriesRow) -> str:
     if series.baseline is None:
         return "no baseline yet"
     return f"baseline {band_text(series.baseline, series.band)}"
+
+
+def _unmeasured(row: SpeedRow, now: float) -> str:
+    last = row.last_probe_unix_s
+    if last is None or row.last_valid_unix_s is not None or not row.last_outcome:
+        return "not measured yet"
+    return f"no valid probe yet (the last {age(now - last)} ago: {_outcome(row)})"
+
+
+def _outcome(row: SpeedRow) -> str:
+    return row.last_outcome.replace("-", " ")
 
 
 def _next(row: SpeedRow, now: float) -> str:
@@ -64,5 +75,4 @@ def probe_age_text(row: SpeedRow, now: float) -> str:
         return ""
     if last is None or last <= valid or not row.last_outcome:
         return f"(probe {age(now - valid)} ago)"
-    outcome = row.last_outcome.replace("-", " ")
-    return f"(valid probe {age(now - valid)} ago, the last {age(now - last)} ago: {outcome})"
+    return f"(valid probe {age(now - valid)} ago, the last {age(now - last)} ago: {_outcome(row)})"

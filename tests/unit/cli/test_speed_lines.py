@@ -95,6 +95,14 @@ NEVER: SeriesSpeed = replace(HEALTHY, rate=None)
         ({"series": (NEVER,), "waiting": "requests run"}, "not measured yet: requests run"),
         ({"series": (), "next_probe_unix_s": None}, "not measured yet"),
         (
+            {
+                "series": (NEVER,),
+                "last_valid_unix_s": None,
+                "last_outcome": ProbeOutcome.ENDED_EARLY,
+            },
+            "no valid probe yet (the last 3 min ago: ended early): next probe in 12 min",
+        ),
+        (
             {"series": (replace(HEALTHY, baseline=None, band=None, rates=()),), "ttft_s": None},
             "41.2 tok/s  no baseline yet  (probe 3 min ago)",
         ),
