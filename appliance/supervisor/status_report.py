@@ -11,7 +11,7 @@ from appliance.domain.memory import DeviceMemory
 from appliance.domain.operations import Finished, Operation
 from appliance.domain.profile import Catalogue
 from appliance.planning.memory.peak import ObservedPeak
-from appliance.planning.status.box_status import build_status
+from appliance.planning.status.box_status import KnownRows, build_status
 from appliance.planning.status.document import (
     EndedOperationRow,
     GatewayRow,
@@ -99,6 +99,7 @@ class BoxStatus:
         self._usual: tuple[int, Mapping[str, float]] = (0, {})
         """Number of the operation that ran last, and usual durations of its phases in seconds."""
         self._needs = _NeedCache()
+        self._rows = KnownRows()
         self._began_s = clock.monotonic_s()
 
     async def document(self, reader: StatusReader = StatusReader.PERSON) -> Mapping[str, Any]:
@@ -151,6 +152,7 @@ class BoxStatus:
             stalls=self._stalls(),
             verifications=self._verifications(),
             watches={name: marks.get(name, first) for name, first in state.watches.items()},
+            known=self._rows,
         )
         damages = (state.damage, self._gateway_damage())
         document["verdict"]["why"][:0] = [damage for damage in damages if damage is not None]

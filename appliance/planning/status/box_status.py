@@ -4,7 +4,7 @@ The supervisor builds it from what it observes; the CLI builds the same document
 alone when the supervisor does not answer. `appliance.planning.status.verdict` has the verdict.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -69,6 +69,47 @@ class InstalledForm:
     """Builds of engines, as far as they are known."""
 
 
+@dataclass(slots=True, kw_only=True)
+class _RowFacts:
+    """What a row is made of besides the profile, its unit and the time."""
+
+    mark: Mark | None
+    committed: bool
+    edited: bool
+    pending: bool | None
+    unit_changes: Sequence[str]
+    build: EngineBuild | None
+    refusal: str | None
+    memory: ProfileMemoryRow | None
+    missed: str | None
+    stall: Stall | None
+    verification: VerificationRow | None
+
+
+class KnownRows:
+    """Rows of profiles that do not run, as last made: of hundreds of profiles nearly all are as they were."""
+
+    def __init__(self) -> None:
+        self._rows: dict[str, tuple[Applied, ObservedUnit, _RowFacts, ProfileRow]] = {}
+
+    def row(
+        self, applied: Applied, unit: ObservedUnit, now_s: float, facts: _RowFacts
+    ) -> ProfileRow:
+        """Return the row of a profile, made anew if it runs or anything about it has changed."""
+        known = self._rows.get(applied.name)
+        if known is not None and known[:3] == (applied, unit, facts):
+            return known[3]
+        row = _profile_row(applied, unit, now_s, facts)
+        if row["uptime_s"] is None:
+            self._rows[applied.name] = applied, unit, facts, row
+        return row
+
+    def forget_all_but(self, names: Collection[str]) -> None:
+        """Forget the rows of other profiles."""
+        if len(self._rows) > len(names):
+            self._rows = {name: known for name, known in self._rows.items() if name in names}
+
+
 def build_status(
     *,
     catalogue: Catalogue,
@@ -94,6 +135,7 @@ def build_status(
     verifications: Mapping[str, VerificationRow] | None = None,
     watches: Mapping[str, Mark] | None = None,
     installed: InstalledForm | None = None,
+    known: KnownRows | None = None,
 ) -> StatusDocument:
     """Return the status document of one instant.
 
@@ -121,6 +163,7 @@ def build_status(
         verifications: What engines report, against their profiles; None: nobody asked.
         watches: Marks of the ``[[watch]]`` entries; None: not known.
         installed: Units and profile files compared with what runs; None: nobody looked.
+        known: Rows of earlier documents; None: every row is made.
     """
     wanted = sorted(set(committed))
     hold = _hold_row(hold_until, active=observed.hold_active, by=held_by, now=now)
@@ -133,31 +176,35 @@ def build_status(
     evicted = evicted_in_vain(
         committed=wanted, observed=observed, catalogue=catalogue, refusals=refusals
     )
+    known = known or KnownRows()
+    known.forget_all_but(catalogue)
     rows = [
-        _profile_row(
+        known.row(
             applied,
             observed.unit(name),
             now_s,
-            mark=None if marks is None else marks.get(name, applied.first_mark),
-            committed=name in wanted,
-            edited=name in edited,
-            pending=None if installed is None else name in installed.outdated,
-            unit_changes=() if installed is None else installed.unit_changes.get(name) or (),
-            build=None if installed is None else installed.builds.get(name),
-            refusal=refusals.get(name),
-            memory=(memory_of or {}).get(name),
-            missed=_why_missed(
-                name,
-                observed,
-                evicted.get(name),
-                last=last_operation,
-                watched=supervisor["state"] == "up",
-                held=hold_until is not None,
-            )
-            if name in wanted and alone and not busy & in_the_way(name, catalogue)
-            else None,
-            stall=(stalls or {}).get(name),
-            verification=(verifications or {}).get(name),
+            _RowFacts(
+                mark=None if marks is None else marks.get(name, applied.first_mark),
+                committed=name in wanted,
+                edited=name in edited,
+                pending=None if installed is None else name in installed.outdated,
+                unit_changes=() if installed is None else installed.unit_changes.get(name) or (),
+                build=None if installed is None else installed.builds.get(name),
+                refusal=refusals.get(name),
+                memory=(memory_of or {}).get(name),
+                missed=_why_missed(
+                    name,
+                    observed,
+                    evicted.get(name),
+                    last=last_operation,
+                    watched=supervisor["state"] == "up",
+                    held=hold_until is not None,
+                )
+                if name in wanted and alone and not busy & in_the_way(name, catalogue)
+                else None,
+                stall=(stalls or {}).get(name),
+                verification=(verifications or {}).get(name),
+            ),
         )
         for name, applied in sorted(catalogue.items())
     ]
@@ -215,26 +262,15 @@ def _profile_row(
     applied: Applied,
     unit: ObservedUnit,
     now_s: float,
-    *,
-    mark: Mark | None,
-    committed: bool,
-    edited: bool,
-    pending: bool | None,
-    unit_changes: Sequence[str],
-    build: EngineBuild | None,
-    refusal: str | None,
-    memory: ProfileMemoryRow | None,
-    missed: str | None,
-    stall: Stall | None,
-    verification: VerificationRow | None,
+    facts: _RowFacts,
 ) -> ProfileRow:
-    state = profile_state(unit, refused=refusal is not None)
+    state = profile_state(unit, refused=facts.refusal is not None)
     # A unit that was changed by hand needs a reload too, until apply has settled the change.
-    changed = edited or (unit.needs_reload and not unit_changes)
-    is_pending = None if pending is None else pending and bool(unit.main_pid)
+    changed = facts.edited or (unit.needs_reload and not facts.unit_changes)
+    is_pending = None if facts.pending is None else facts.pending and bool(unit.main_pid)
     return ProfileRow(
         name=applied.name,
-        mark=None if mark is None else mark.value,
+        mark=None if facts.mark is None else facts.mark.value,
         description=applied.description,
         engine=applied.engine,
         model=applied.model,
@@ -242,30 +278,33 @@ def _profile_row(
         endpoint=endpoint_of(applied),
         claim=sorted(applied.claim.devices),
         state=state,
-        committed=committed,
+        committed=facts.committed,
         since_unix_s=unit.since_unix_s or None,
         uptime_s=uptime_of(unit, now_s),
         status_text=_status_text(unit, state),
         restarts=unit.restarts if state != "stopped" else 0,
         main_pid=unit.main_pid or None,
-        edited_since_apply=edited or unit.needs_reload,
+        edited_since_apply=facts.edited or unit.needs_reload,
         restart_pending=is_pending,
-        unit_changes=list(unit_changes),
-        build=build_row(applied, build),
-        memory=memory,
+        unit_changes=list(facts.unit_changes),
+        build=build_row(applied, facts.build),
+        memory=facts.memory,
         stall=None
-        if stall is None or state != "serving"
-        else StallRow(in_flight=stall.in_flight, quiet_s=round(stall.quiet_s, 1)),
-        verification=verification if state == "serving" else None,
-        note=stall_words(stall)
-        if stall is not None and state == "serving"
-        else _note(unit, state, missed=missed, refusal=refusal)
+        if facts.stall is None or state != "serving"
+        else StallRow(in_flight=facts.stall.in_flight, quiet_s=round(facts.stall.quiet_s, 1)),
+        verification=facts.verification if state == "serving" else None,
+        note=stall_words(facts.stall)
+        if facts.stall is not None and state == "serving"
+        else _note(unit, state, missed=facts.missed, refusal=facts.refusal)
         or _joined_notes(
-            difference_note(verification) if state == "serving" else None,
-            _build_note(applied, build),
+            difference_note(facts.verification) if state == "serving" else None,
+            _build_note(applied, facts.build),
             # A restart may be all that the two above want.
             *_change_notes(
-                applied.name, changed=changed, by_hand=bool(unit_changes), pending=bool(is_pending)
+                applied.name,
+                changed=changed,
+                by_hand=bool(facts.unit_changes),
+                pending=bool(is_pending),
             ),
         ),
     )

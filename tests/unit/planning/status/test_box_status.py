@@ -15,6 +15,7 @@ from appliance.domain.operations import FOREVER, HoldUntil
 from appliance.domain.profile import Catalogue, Endpoint, Mark
 from appliance.planning.status.box_status import (
     InstalledForm,
+    KnownRows,
     build_status,
     endpoint_of,
     profile_state,
@@ -81,6 +82,8 @@ def status(
     held_by: str | None = None,
     installed: InstalledForm | None = None,
     catalogue: Catalogue = BOX,
+    now_s: float = NOW_S,
+    rows_before: KnownRows | None = None,
 ) -> StatusDocument:
     # Rows of operations and of memory pass through, so tests give the keys that matter to them.
     rows: dict[str, Any] = {
@@ -102,12 +105,13 @@ def status(
         host="garage",
         version="0.1.0",
         now=NOW,
-        now_s=NOW_S,
+        now_s=now_s,
         edited=edited,
         refusals=refusals,
         stalls=stalls,
         held_by=held_by,
         installed=installed,
+        known=rows_before,
     )
 
 
@@ -634,3 +638,47 @@ def test_files_that_are_not_applied_are_told() -> None:
             "new.toml is not applied: sudo appliance apply",
         ],
     }
+
+
+_NAMES = st.sampled_from(sorted(BOX))
+_UNITS = st.sampled_from([UP, LOADING, RESTARTING, FAILED, STOPPED, NEVER_RAN])
+_LOOKS = st.fixed_dictionaries(
+    {
+        "units": st.dictionaries(_NAMES, _UNITS),
+        "edited": st.frozensets(_NAMES),
+        "refusals": st.dictionaries(_NAMES, st.just("needs more VRAM")),
+        "marks": st.dictionaries(_NAMES, st.sampled_from(Mark)),
+        "installed": st.none()
+        | st.builds(
+            InstalledForm,
+            outdated=st.frozensets(_NAMES),
+            unit_changes=st.dictionaries(_NAMES, st.just(("+Nice=5",))),
+        ),
+    }
+)
+
+
+@given(st.lists(_LOOKS, min_size=2, max_size=5))
+def test_rows_that_were_kept_are_those_that_would_be_made(looks: list[dict[str, Any]]) -> None:
+    """Whatever has changed between two documents, the second is that of a builder without a memory."""
+    rows = KnownRows()
+    for number, look in enumerate(looks):
+        now_s = NOW_S + number
+        assert status(**look, now_s=now_s, rows_before=rows) == status(**look, now_s=now_s)
+
+
+def test_rows_of_what_does_not_run_are_made_once() -> None:
+    """A row is made anew for a profile that runs, and once its profile was away."""
+    rows = KnownRows()
+
+    def made(box: Catalogue = BOX) -> dict[str, Any]:
+        document = status({"genesis": UP}, catalogue=box, rows_before=rows)
+        return {row["name"]: row for row in document["profiles"]}
+
+    first, second = made(), made()
+    others = BOX.keys() - {"genesis"}
+    assert [first[name] is second[name] for name in sorted(others)] == [True] * len(others)
+    assert first["genesis"] is not second["genesis"]
+    made({name: BOX[name] for name in BOX if name == "genesis"})
+    third = made()
+    assert [third[name] is second[name] for name in sorted(others)] == [False] * len(others)
