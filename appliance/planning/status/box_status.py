@@ -71,7 +71,7 @@ class InstalledForm:
 
 @dataclass(slots=True, kw_only=True)
 class _RowFacts:
-    """What a row is made of besides the profile, its unit and the time."""
+    """Facts of which a row is made, besides the profile, its unit and the time."""
 
     mark: Mark | None
     committed: bool
