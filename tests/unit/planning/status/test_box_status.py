@@ -660,7 +660,7 @@ _LOOKS = st.fixed_dictionaries(
 
 @given(st.lists(_LOOKS, min_size=2, max_size=5))
 def test_rows_that_were_kept_are_those_that_would_be_made(looks: list[dict[str, Any]]) -> None:
-    """Whatever has changed between two documents, the second is that of a builder without a memory."""
+    """A document with rows that were kept is that of a builder without a memory."""
     rows = KnownRows()
     for number, look in enumerate(looks):
         now_s = NOW_S + number
