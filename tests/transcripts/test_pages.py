@@ -232,6 +232,9 @@ def test_ports_statuses_counts_and_addresses_are_compared(one: str, other: str) 
         (["…"], [], True),
         ([], ["a"], False),
         (["a"], ["a", "a"], False),
+        ([" ✓ starting 1.1 s", " ✓ loading loading 2 s", "z"], [" ✓ starting 0.1 s", "z"], True),
+        (["a", "z"], ["a", " ✓ back: loading  loading: 3 MiB resident, 1 s  0.1 s", "z"], True),
+        (["a", " ✗ loading bad did not start", "z"], ["a", "z"], False),
         (['{…"content":"The ocean…"…}'], ['{"x":1,"content":"The ocean is","y":2}'], True),
     ],
 )
