@@ -24,7 +24,6 @@ ABOUT_A_BOX = (
     "ended ones that the disk would not take yet",
     "more RAM than the box has, or than will be available",
     "null: not yet",
-    "speed not measured yet: next probe",
     "the box as it will be when",
     "the gateway binds what systemd does not have yet",
     "the gate then waits for what is not yet available",
