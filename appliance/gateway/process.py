@@ -9,7 +9,6 @@ SIGTERM/SIGINT  no new client is accepted; what is under way has a few seconds, 
 """
 
 import asyncio
-import gc
 import logging
 import os
 import signal
@@ -23,6 +22,7 @@ from typing import Any, Final, cast
 
 import uvloop
 
+from appliance.adapters.garbage import freeze_garbage
 from appliance.adapters.systemd.daemon import Notices, inherited_sockets, log_to_journal
 from appliance.domain.errors import StoreError
 from appliance.domain.gateway import Configuration, Routed, Standing
@@ -158,7 +158,7 @@ class GatewayProcess:
             # Not before: until then clients of the old process would not end a probe of this one.
             self._lane.open()
             self._notices.ready(self._status())
-            _freeze_garbage()
+            freeze_garbage()
             handed_over = await self._wait_for_end([*listeners.sockets, *unix_sockets], doors)
             await _end_tasks(doors)
             accepting.cancel()
@@ -366,12 +366,6 @@ def _origin_policy(configuration: Configuration) -> OriginPolicy:
     return OriginPolicy.of(
         (own, own.partition(".")[0], *configuration.names), configuration.origins
     )
-
-
-def _freeze_garbage() -> None:
-    """Exempt the objects of the start from garbage collections, which would pause for them."""
-    gc.collect()
-    gc.freeze()
 
 
 def _log_end(finished: int, cut: int) -> None:

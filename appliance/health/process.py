@@ -5,7 +5,6 @@ supervisor and gateway do not notice: nothing waits for the health agent.
 """
 
 import asyncio
-import gc
 import logging
 import socket
 from collections import defaultdict
@@ -15,6 +14,7 @@ from typing import Final
 
 from appliance.adapters.applied.manifest import ManifestProfiles
 from appliance.adapters.canary_files import CanaryDirectory
+from appliance.adapters.garbage import freeze_garbage
 from appliance.adapters.lane_client import SocketProbeLane
 from appliance.adapters.sqlite.measurement_store import MeasurementStore
 from appliance.adapters.sqlite.state_store import StateStore
@@ -98,7 +98,7 @@ async def run(settings: SettingsSnapshot) -> None:
         operator_of=owners.operator_of,
     )
     recorder = StateWatch(agent, states, clock)
-    _freeze_garbage()
+    freeze_garbage()
     try:
         async with asyncio.TaskGroup() as tasks:
             documents = StatusFollower.on(status_socket).documents()
@@ -207,12 +207,6 @@ def _listener(listeners: Mapping[str, socket.socket], unit: str) -> socket.socke
             "%s passed no socket, so nobody gets an answer there: systemctl start %s", unit, unit
         )
     return listener
-
-
-def _freeze_garbage() -> None:
-    """Exempt the objects of the start from garbage collections, which would write to their pages."""
-    gc.collect()
-    gc.freeze()
 
 
 def main() -> int:

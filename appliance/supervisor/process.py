@@ -17,6 +17,7 @@ from appliance.adapters.applied.gateway_file import DamageWatch
 from appliance.adapters.applied.manifest import ManifestProfiles
 from appliance.adapters.commitment import FileCommitment
 from appliance.adapters.engine_http import HttpBackend
+from appliance.adapters.garbage import freeze_garbage
 from appliance.adapters.host import LinuxHost, SystemClock
 from appliance.adapters.key_file import FileKeys
 from appliance.adapters.launch_files import TICKET, FileRunTickets
@@ -198,6 +199,7 @@ async def run(settings: SettingsSnapshot) -> None:
                 # A reload may come as soon as systemd is told: without its handler it would end the process.
                 await asyncio.sleep(0)
                 readiness.ready()
+                freeze_garbage()
         except* ToldToEndError:
             _log.info("the supervisor ends; models keep running")
         finally:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
+from appliance.adapters.garbage import freeze_garbage
 from appliance.adapters.systemd.daemon import Readiness, inherited_sockets
 from appliance.adapters.token_client import TokenOwners
 from appliance.daemon_main import ToldToEndError, run_daemon, until_told
@@ -62,6 +63,7 @@ async def run(settings: SettingsSnapshot, *, idle_s: float | None = None) -> Non
     told = create_task(until_told(readiness))
     asking = create_task(addresses.follow())
     readiness.ready()
+    freeze_garbage()
     await wait({served, told}, return_when=FIRST_COMPLETED)
     server.should_exit = True
     await served
