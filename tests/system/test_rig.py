@@ -49,6 +49,13 @@ def test_reboot_keeps_the_disk_and_not_run(bare: Box) -> None:
     assert bare.run("test -e /var/lib/kept && ! test -e /run/lost; cat " + BOOT_ID).stdout != before
 
 
+@pytest.mark.parametrize("path", ["/run/systemd/system/a.service", "/tmp/a"])  # noqa: S108 - a box's
+def test_nothing_is_written_where_a_box_would_not_see_it(bare: Box, path: str) -> None:
+    """A booted box mounts these directories anew, over what is on its disk."""
+    with pytest.raises(RigError, match="would not be seen in the box"):
+        bare.write(path, "")
+
+
 def test_power_cut_gives_nothing_time_to_stop(bare: Box) -> None:
     """A power cut runs no stop command."""
     stop = "ExecStop=/bin/touch /var/lib/stopped"

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from appliance.adapters.build_records import (
+    CurrentBuilds,
     current_build,
     current_builds,
     is_current,
@@ -81,3 +82,14 @@ def test_builds_are_found_by_profile(tmp_path: Path, program: Path) -> None:
     """Profiles without a record are absent."""
     profiles = catalogue(replace(applied("l", "cpu"), binary=str(program)), applied("other", "cpu"))
     assert current_builds(profiles, str(tmp_path)).keys() == {"l"}
+
+
+def test_a_command_reads_each_record_once(tmp_path: Path, program: Path) -> None:
+    """A reader keeps what it has found, by the name of the profile and the program together."""
+    builds, mine = CurrentBuilds(str(tmp_path)), replace(applied("l", "cpu"), binary=str(program))
+    found = builds.of(mine)
+    assert found is not None
+    assert builds.of(replace(mine, binary="/opt/another")) is None
+    (tmp_path / "l.json").unlink()
+    assert builds.of(mine) is found
+    assert CurrentBuilds(str(tmp_path)).of(mine) is None
