@@ -17,6 +17,8 @@ import asyncio
 from collections import deque
 from typing import Final
 
+from appliance.gateway.callback_guard import end_faulty
+
 _FEW_WRITES: Final = 3
 """Number of writes in a turn from which the batch pays for itself."""
 _FEW_TURNS: Final = 8
@@ -64,18 +66,16 @@ class WriteBatch:
         pending = self._pending
         while pending:
             transport, data = pending.popleft()
-            if not transport.is_closing():
-                transport.write(data)
+            try:
+                if not transport.is_closing():
+                    transport.write(data)
+            except Exception as error:  # noqa: BLE001 - the guard of the other writes
+                end_faulty(error, transport.abort)
 
     def _end_turn(self) -> None:
         many = len(self._pending) >= _FEW_WRITES
         # Before later writes may go out directly: what waits comes first.
-        try:
-            self.flush()
-        finally:
-            if self._pending:
-                # A write has raised: the others must not wait for ever.
-                asyncio.get_running_loop().call_soon(self._end_turn)
+        self.flush()
         self._few = 0 if many else self._few + 1
         if self._few >= _FEW_TURNS:
             # After the direct writes a single such turn is enough.

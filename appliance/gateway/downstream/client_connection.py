@@ -15,6 +15,7 @@ from math import inf
 from typing import TYPE_CHECKING, Final, cast
 
 from appliance.domain.gateway import Key, Refusal
+from appliance.gateway.callback_guard import end_faulty, guarded
 from appliance.gateway.downstream.socket_options import has_left, reset_on_close, tune
 from appliance.gateway.http import response_head
 from appliance.gateway.http.head_cache import CachedHead
@@ -25,6 +26,7 @@ from appliance.gateway.relay.reply import build_error_response
 from appliance.planning.routing.fair_share import Share, ShareUse
 from appliance.planning.routing.refusals import (
     BUSY,
+    GATEWAY_FAULT,
     HEAD_TOO_LARGE,
     MALFORMED_REQUEST,
     TOO_SLOW,
@@ -132,6 +134,7 @@ class ClientConnection(asyncio.Protocol):
 
     # Callbacks of the event loop.
 
+    @guarded
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(high=_WRITE_HIGH_BYTES)
@@ -142,34 +145,39 @@ class ClientConnection(asyncio.Protocol):
             self._refuse(refusal)
 
     def data_received(self, data: bytes) -> None:
-        state = self._state
-        if state is _HEAD:
-            if not self._rest:
-                self._read_head(data)
-            elif self._deferred:
+        try:
+            state = self._state
+            if state is _HEAD:
+                if not self._rest:
+                    self._read_head(data)
+                elif self._deferred:
+                    self._keep_ahead(data)
+                else:
+                    self._read_head(self._rest + data)
+            elif state is _BODY:
+                self._read_body(data)
+            elif state is _BUSY:
                 self._keep_ahead(data)
-            else:
-                self._read_head(self._rest + data)
-        elif state is _BODY:
-            self._read_body(data)
-        elif state is _BUSY:
-            self._keep_ahead(data)
-        elif state is _TUNNEL and self._exchange is not None:
-            self._exchange.write_to_engine(data)
+            elif state is _TUNNEL and self._exchange is not None:
+                self._exchange.write_to_engine(data)
+        except Exception as error:  # noqa: BLE001 - the guard of a callback
+            end_faulty(error, self.end_after_fault, self.abort)
 
     def eof_received(self) -> None:
         """Let the event loop close the connection; `connection_lost` follows."""
 
+    @guarded
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
         self._transport = None
         self._state = _CLOSING
+        self._relay.remove_client(self)
         self._drop_body()
         self._take_ahead()
         if self._exchange is not None:
             exchange, self._exchange = self._exchange, None
             exchange.client_gone()
-        self._relay.remove_client(self)
 
+    @guarded
     def pause_writing(self) -> None:
         self._blocked_bytes = self._unwritten()
         if self._state is not _CLOSING:
@@ -177,6 +185,7 @@ class ClientConnection(asyncio.Protocol):
         if self._exchange is not None:
             self._exchange.client_blocked(blocked=True)
 
+    @guarded
     def resume_writing(self) -> None:
         self._blocked_bytes = 0
         if self._state is _BUSY or self._state is _TUNNEL:
@@ -374,6 +383,7 @@ class ClientConnection(asyncio.Protocol):
             self._deferred = True
             self._relay.defer(self._resume)
 
+    @guarded
     def _resume(self) -> None:
         """Read the bytes that were received during the last exchange."""
         self._deferred = False
@@ -391,6 +401,19 @@ class ClientConnection(asyncio.Protocol):
         if self._transport is not None:
             reset_on_close(self._transport)
             self._transport.abort()
+
+    def leave(self, exchange: Exchange) -> None:
+        """Break the connection, unless it has gone on to another request."""
+        if self._exchange is exchange:
+            self.break_off()
+
+    def end_after_fault(self) -> None:
+        if self._exchange is not None:
+            self._exchange.cut(GATEWAY_FAULT)
+        elif self._state is _CLOSING:
+            self.abort()
+        else:
+            self._refuse(GATEWAY_FAULT)
 
     def start_tunnel(self) -> None:
         """Relay bytes of another protocol from now on."""
@@ -416,6 +439,7 @@ class ClientConnection(asyncio.Protocol):
             self._looks = True
             self._loop.call_later(_LOOK_S, self._look_for_end)
 
+    @guarded
     def _look_for_end(self) -> None:
         """End the exchange of a client that has left, which cannot be read while reading is paused."""
         self._looks = False
@@ -459,6 +483,7 @@ class ClientConnection(asyncio.Protocol):
             self._relay.writes.flush()
             self._transport.close()
 
+    @guarded
     def expire_if_due(self, now_s: float) -> None:
         """Check the deadline, and the rate at which a body is received."""
         if self._body is not None:

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from appliance.domain.gateway import Refusal
+from appliance.gateway.callback_guard import end_faulty, guarded
 from appliance.gateway.downstream.peers import UNKNOWN_OWNER
 from appliance.planning.routing.fair_share import Share, ShareUse
 
@@ -67,7 +68,10 @@ class TlsServer:
                 _log.warning("a TLS client cannot be accepted: %s", error.strerror)
                 await asyncio.sleep(_NO_FILES_S)
                 continue
-            Handshake(accepted, self._relay, self._make_protocol).start(self._context)
+            try:
+                Handshake(accepted, self._relay, self._make_protocol).start(self._context)
+            except Exception as error:  # noqa: BLE001 - the guard of later clients
+                end_faulty(error, accepted.close)
 
 
 class Handshake(asyncio.Protocol):
@@ -114,9 +118,14 @@ class Handshake(asyncio.Protocol):
             # Includes ssl.SSLError, which every scan of the port causes.
             _log.debug("TLS handshake with %s failed: %s", self.owner, error)
 
+    @guarded
     def _ended(self, _: asyncio.Task[None]) -> None:
         self._relay.remove_client(self)
 
+    def end_after_fault(self) -> None:
+        self.abort()
+
+    @guarded
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Give the connection, now encrypted, to the protocol that follows."""
         self._relay.remove_client(self)

@@ -14,6 +14,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 from appliance.domain.gateway import Api, Key, Refusal, Routed
+from appliance.gateway.callback_guard import guarded
 from appliance.gateway.http import response_head
 from appliance.gateway.http.request_body import body_refusal, parse_body, parse_body_in_steps
 from appliance.gateway.http.request_head import RequestHead, build_engine_head
@@ -28,7 +29,7 @@ from appliance.planning.routing.body_changes import LONG_BYTES, Pieces
 from appliance.planning.routing.form_body import FormBody
 from appliance.planning.routing.json_body import BodyError, JsonBody
 from appliance.planning.routing.json_scanner import scan_plain_object
-from appliance.planning.routing.refusals import ENGINE_FAILED, ENGINE_UNREACHABLE
+from appliance.planning.routing.refusals import ENGINE_FAILED, ENGINE_UNREACHABLE, GATEWAY_FAULT
 
 if TYPE_CHECKING:
     from appliance.gateway.downstream.client_connection import ClientConnection
@@ -199,7 +200,7 @@ class Exchange:
                 return
             self._plain = True
             self._model, self.streams = plain
-        self.advance()
+        self._route()
 
     def _parse(self, body: bytes) -> None:
         """Parse a body that is not plain, a long one in steps."""
@@ -214,17 +215,18 @@ class Exchange:
         else:
             self._scanned(document)
 
-    def _scanned(self, document: JsonBody | FormBody | BodyError | None) -> None:
+    @guarded
+    def _scanned(self, document: JsonBody | FormBody | Refusal | None) -> None:
         """Continue after the scan of a body."""
         self._retry = None
-        if isinstance(document, BodyError):
-            self.refuse(body_refusal(document))
+        if isinstance(document, Refusal):
+            self.refuse(document)
             return
         if document is not None:
             self._document = document
             self._model = document.model
             self.streams = document.streams
-        self.advance()
+        self._route()
 
     def _list_models(self, name: str | None) -> None:
         router = self._relay.router
@@ -237,7 +239,12 @@ class Exchange:
 
     # From the request to an engine.
 
+    @guarded
     def advance(self) -> None:
+        """Route the request again, after a change or a pause."""
+        self._route()
+
+    def _route(self) -> None:
         """Route the request by the present state: to an engine, into the queue, or to a refusal."""
         router = self._relay.router
         if self.key is None and (ready := router.ready.get(self._model)) is not None:
@@ -460,10 +467,20 @@ class Exchange:
     def cut(self, why: Refusal) -> None:
         """End the exchange now, in whatever state it is."""
         self._drop_engine()
-        if self._state is _TUNNEL:
+        if self._state is _OVER:
+            # Only after a fault in the midst of the end.
+            self._forget_request()
+            self._client.leave(self)
+        elif self._state is _TUNNEL:
             self._end()
         else:
             self._fail(why)
+
+    def end_after_fault(self) -> None:
+        self.cut(GATEWAY_FAULT)
+
+    def abort(self) -> None:
+        self._client.leave(self)
 
     # Ends of the exchange.
 

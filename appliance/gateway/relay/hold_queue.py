@@ -12,6 +12,7 @@ from math import inf
 from typing import TYPE_CHECKING, Final
 
 from appliance.domain.gateway import Limits, Refusal
+from appliance.gateway.callback_guard import end_faulty
 from appliance.gateway.routing_table import RoutingTable
 from appliance.planning.routing.fair_share import Share, ShareUse, choose_evictions
 from appliance.planning.routing.refusals import QUEUE_FULL, WAIT_TOO_LONG
@@ -128,8 +129,11 @@ class HoldQueue:
 
     def _check_times(self, now_s: float) -> None:
         for held, entry in tuple(self._entries.items()):
-            if now_s >= entry.end_s:
-                held.refuse(WAIT_TOO_LONG)
-            elif now_s >= entry.comment_s:
-                entry.comment_s = now_s + self._limits.comment_every_s
-                held.send_comment(_COMMENT)
+            try:
+                if now_s >= entry.end_s:
+                    held.refuse(WAIT_TOO_LONG)
+                elif now_s >= entry.comment_s:
+                    entry.comment_s = now_s + self._limits.comment_every_s
+                    held.send_comment(_COMMENT)
+            except Exception as error:  # noqa: BLE001 - the guard of the others in the queue
+                end_faulty(error, held.end_after_fault, held.abort)

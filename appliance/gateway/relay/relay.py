@@ -11,6 +11,7 @@ from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Final
 
 from appliance.domain.gateway import Api, Key, Limits, Refusal, Routed
+from appliance.gateway.callback_guard import end_faulty
 from appliance.gateway.downstream.client_connection import LAST_REQUEST_S, ClientConnection
 from appliance.gateway.downstream.peers import Peers
 from appliance.gateway.http.request_head import RequestHead
@@ -252,8 +253,17 @@ class Relay:
 
     def _sweep(self) -> None:
         """Check every deadline; a timer for each would cost more than the requests do."""
-        loop = asyncio.get_running_loop()
-        now_s = loop.time()
+        again = True
+        try:
+            again = self._check_deadlines(asyncio.get_running_loop().time())
+        except Exception as error:  # noqa: BLE001 - the guard of a timer
+            end_faulty(error)
+        self._sweeping = (
+            asyncio.get_running_loop().call_later(self._sweep_s, self._sweep) if again else None
+        )
+
+    def _check_deadlines(self, now_s: float) -> bool:
+        """Check the deadlines of all connections; return whether there are any connections."""
         self._clients.forget_refusals()
         for client in self._clients:
             client.expire_if_due(now_s)
@@ -261,8 +271,7 @@ class Relay:
         for upstream in self.upstreams.values():
             upstream.pool.sweep(now_s)
             idle += upstream.pool.idle
-        again = len(self._clients) or idle
-        self._sweeping = loop.call_later(self._sweep_s, self._sweep) if again else None
+        return bool(len(self._clients) or idle)
 
 
 def _in_flight(upstreams: Iterable[Upstream]) -> set[UpstreamRequest]:

@@ -9,13 +9,17 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Generator
 from typing import Final
 
+from appliance.domain.gateway import Refusal
+from appliance.gateway.callback_guard import end_faulty
+from appliance.gateway.http.request_body import body_refusal
 from appliance.planning.routing.form_body import FormBody
 from appliance.planning.routing.json_body import BodyError, JsonBody
+from appliance.planning.routing.refusals import GATEWAY_FAULT
 
 ScannedBody = JsonBody | FormBody | None
 """Body after a scan; None: the body is not read."""
 Steps = Generator[None, None, ScannedBody]
-Done = Callable[[ScannedBody | BodyError], None]
+Done = Callable[[ScannedBody | Refusal], None]
 
 
 class Scan:
@@ -23,7 +27,7 @@ class Scan:
 
     Args:
         steps: Steps of the scan.
-        done: Called with the result.
+        done: Called with the result; a guarded callback.
     """
 
     __slots__ = ("done", "steps")
@@ -71,7 +75,7 @@ class ScanQueue:
         if not isinstance(result, Scan) and scan.done is not None:
             scan.done(result)
 
-    def _advance(self, scan: Scan) -> ScannedBody | BodyError | Scan:
+    def _advance(self, scan: Scan) -> ScannedBody | Refusal | Scan:
         """Take a step; return the scan itself while there are more."""
         if scan.done is None:
             return None
@@ -81,6 +85,9 @@ class ScanQueue:
             scanned: ScannedBody = end.value
             return scanned
         except BodyError as error:
-            # The scan's frames would hold the body until the next garbage collection.
-            return error.with_traceback(None)
+            # Not the error itself, whose frames hold the body until the next garbage collection.
+            return body_refusal(error)
+        except Exception as error:  # noqa: BLE001 - the guard of the others in the queue
+            end_faulty(error)
+            return GATEWAY_FAULT
         return scan

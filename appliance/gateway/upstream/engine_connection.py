@@ -17,10 +17,12 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from appliance.domain.gateway import Refusal
+from appliance.gateway.callback_guard import end_faulty, guarded
 from appliance.gateway.http.head_cache import CachedHead
 from appliance.gateway.http.response_head import Framing, ResponseHead
 from appliance.gateway.http.response_parser import ResponseParser
 from appliance.planning.routing.body_changes import Pieces
+from appliance.planning.routing.refusals import GATEWAY_FAULT
 
 if TYPE_CHECKING:
     from appliance.gateway.upstream.pool import Pool
@@ -179,8 +181,15 @@ class EngineConnection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.close()
 
+    def end_after_fault(self) -> None:
+        request = self._request
+        self.abort()
+        if request is not None:
+            request.cut(GATEWAY_FAULT)
+
     # Callbacks of the event loop.
 
+    @guarded
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(high=_WRITE_HIGH_BYTES)
@@ -188,18 +197,23 @@ class EngineConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         request = self._request
-        if request is None:
-            self.abort()
-        elif self._tunnel:
-            request.write_to_client(data)
-        elif self._parser is not None:
-            self._parse(request, self._parser, data)
-        elif not self._deliver_cached(request, data):
-            if not self._used:
-                self._pool.mark_heard(self)
-            self._parser = parser = ResponseParser()
-            self._parse(request, parser, data)
-            self._cache_head(parser, data)
+        try:
+            if request is None:
+                self.abort()
+            elif self._tunnel:
+                request.write_to_client(data)
+            elif self._parser is not None:
+                self._parse(request, self._parser, data)
+            elif not self._deliver_cached(request, data):
+                if not self._used:
+                    self._pool.mark_heard(self)
+                self._parser = parser = ResponseParser()
+                self._parse(request, parser, data)
+                self._cache_head(parser, data)
+        except Exception as error:  # noqa: BLE001 - the guard of a callback
+            # A request that was just answered is not the connection's any more.
+            self._request = request
+            end_faulty(error, self.end_after_fault, self.abort)
 
     def eof_received(self) -> None:
         """Let the event loop close the connection; `connection_lost` follows."""
@@ -212,18 +226,24 @@ class EngineConnection(asyncio.Protocol):
         parser, self._parser = self._parser, None
         if request is None:
             return
-        if parser is None:
-            request.engine_lost(Loss.STALE if self._used else Loss.SILENT)
-        elif parser.ends_with_connection and exc is None:
-            parser.complete = True
-            request.deliver(parser.take_body(), complete=True)
-        else:
-            request.engine_lost(Loss.BROKEN)
+        try:
+            if parser is None:
+                request.engine_lost(Loss.STALE if self._used else Loss.SILENT)
+            elif parser.ends_with_connection and exc is None:
+                parser.complete = True
+                request.deliver(parser.take_body(), complete=True)
+            else:
+                request.engine_lost(Loss.BROKEN)
+        except Exception as error:  # noqa: BLE001 - the guard of a callback
+            self._request = request
+            end_faulty(error, self.end_after_fault, self.abort)
 
+    @guarded
     def pause_writing(self) -> None:
         if self._request is not None:
             self._request.engine_blocked(blocked=True)
 
+    @guarded
     def resume_writing(self) -> None:
         if self._request is not None:
             self._request.engine_blocked(blocked=False)

@@ -3,14 +3,17 @@
 import asyncio
 from collections import deque
 from contextlib import suppress
+from functools import partial
 from typing import Final
 
 from appliance.domain.gateway import Limits, Routed
+from appliance.gateway.callback_guard import end_faulty
 from appliance.gateway.http.head_cache import CachedHead
 from appliance.gateway.http.response_head import ResponseHead
 from appliance.gateway.upstream.engine_connection import EngineConnection, UpstreamRequest
 from appliance.gateway.write_batch import WriteBatch
 from appliance.planning.routing.body_changes import BodyChanges, compile_changes
+from appliance.planning.routing.refusals import GATEWAY_FAULT
 
 _MOST_IDLE: Final = 256
 _IDLE_S: Final = 3.0
@@ -84,6 +87,12 @@ class Pool:
 
     async def _connect(self, request: UpstreamRequest) -> None:
         try:
+            await self._connect_once(request)
+        except Exception as error:  # noqa: BLE001 - the guard of a task
+            end_faulty(error, partial(request.cut, GATEWAY_FAULT))
+
+    async def _connect_once(self, request: UpstreamRequest) -> None:
+        try:
             async with asyncio.timeout(self._connect_s):
                 engine = await self._open()
         except (OSError, TimeoutError):
@@ -102,9 +111,9 @@ class Pool:
     def _relieve(self, engine: EngineConnection) -> None:
         """Close idle connections while a silent one may be waiting for their workers."""
         if engine in self._silent:
+            self._relieve_later(engine)
             self._starved = True
             self.close_idle()
-            self._relieve_later(engine)
 
     async def _open(self) -> EngineConnection:
         loop = asyncio.get_running_loop()

@@ -95,7 +95,7 @@ def scan_plain_object(body: bytes) -> tuple[str | None, bool] | None:
         text = body.decode()
         # Searched in the text, because `in` takes four times as long for bytes.
         found, end = (None, 0) if "\\u" in text else _read_once(text, 0)
-    except (ValueError, StopIteration, RecursionError):
+    except (ValueError, StopIteration, RecursionError, BodyError):
         return None
     if type(found) is not dict or end != len(text):
         return None

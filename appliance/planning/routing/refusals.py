@@ -118,6 +118,13 @@ WAIT_TOO_LONG: Final = Refusal(
     retry_after_s=10,
 )
 
+GATEWAY_FAULT: Final = Refusal(
+    status=500,
+    code="gateway_fault",
+    message="the gateway itself has failed at this request; ask again, and if it comes again, "
+    "journalctl -u appliance-gateway tells where",
+)
+
 _REPAIR_S: Final = 30
 """Time until a repair is likely: the second of the pauses in `planning.switch.repair`."""
 

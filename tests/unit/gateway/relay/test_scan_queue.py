@@ -6,6 +6,7 @@ import weakref
 from collections.abc import Generator
 from functools import partial
 
+from appliance.domain.gateway import Refusal
 from appliance.gateway.relay.scan_queue import ScannedBody, ScanQueue
 from appliance.planning.routing.json_body import BodyError
 
@@ -27,7 +28,7 @@ def steps(
     return None
 
 
-def note(ended: list[str], name: str, _: ScannedBody | BodyError) -> None:
+def note(ended: list[str], name: str, _: ScannedBody | Refusal) -> None:
     """Record the end of a scan."""
     ended.append(name)
 
@@ -62,14 +63,14 @@ async def test_cancelled_bodies_are_not_read_on() -> None:
 
 
 async def test_refused_bodies_are_let_go_at_once() -> None:
-    """The error holds no reference to the body."""
+    """The refusal holds no reference to the body."""
     queue, told = ScanQueue(), list[str]()
     body = Large()
     alive = weakref.ref(body)
     gc.disable()
     try:
         scan = steps(1, [], "refused", body)
-        queue.add("a", scan, lambda found: told.append(str(found)))
+        queue.add("a", scan, lambda found: told.append(getattr(found, "message", "")))
         del scan, body
         await turns(queue)
         assert told == ["refused"]
