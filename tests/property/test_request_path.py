@@ -192,7 +192,7 @@ def test_a_body_is_answered_the_same_at_every_size(
 @pytest.mark.parametrize("path", [MESSAGES, OTHER])
 @pytest.mark.parametrize("word", [b"NaN", b"Infinity", b"-Infinity"])
 def test_a_number_that_json_has_not(path: str, word: bytes, stage: Stage) -> None:
-    """Such a number is refused in the client's own API, on paths that the gateway does not know as well."""
+    """NaN and infinities are refused in the client's own API, on paths that the gateway does not know as well."""
     for size in SIZES[:-1]:
         told = stage.ask(member(b'"t":%b' % word)(size), path=path)
         assert told.status == 400
