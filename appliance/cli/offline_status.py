@@ -16,11 +16,13 @@ from appliance.adapters.applied.manifest import EditWatch, recover_manifest
 from appliance.adapters.commitment import FileCommitment
 from appliance.adapters.kernel.text_files import meminfo
 from appliance.adapters.launch_files import refusals_in
+from appliance.adapters.systemd.unit_properties import GAVE_UP, gave_up, was_stopped
 from appliance.cli.paths import Places
 from appliance.domain.errors import ApplianceError, UnitError
 from appliance.domain.names import HOLD_UNIT, RUN_UNIT, SUPERVISOR_UNIT, profile_of, unit_of
 from appliance.domain.observed import ActiveState, Observed, ObservedUnit, stopped_at
 from appliance.domain.profile import Catalogue
+from appliance.domain.quantities import duration_s
 from appliance.planning.status.box_status import build_status, uptime_of
 from appliance.planning.status.document import MemoryRow, StatusDocument, SupervisorRow
 from appliance.protocol.conversation.codec import RequestRefusedError
@@ -37,9 +39,12 @@ _PROPERTIES: Final = (
     "MainPID",
     "ExecMainStatus",
     "NRestarts",
+    "Restart",
+    "RestartUSec",
     "ActiveEnterTimestamp",
     "ActiveEnterTimestampMonotonic",
     "ActiveExitTimestampMonotonic",
+    "InactiveEnterTimestampMonotonic",
     "InactiveExitTimestampMonotonic",
     "ExecMainExitTimestampMonotonic",
     "StateChangeTimestampMonotonic",
@@ -119,12 +124,13 @@ def observed_from(blocks: Blocks) -> Observed:
 def unit_from(properties: Mapping[str, str]) -> ObservedUnit:
     """Return one unit. States of a later systemd count as maintenance."""
     active = properties.get("ActiveState", "inactive")
+    is_failed, details = active == ActiveState.FAILED, _details(properties)
     return ObservedUnit(
         active=ActiveState(active) if active in _STATES else ActiveState.MAINTENANCE,
         sub=properties.get("SubState", "dead"),
         # Present but empty while there is none.
         has_job=properties.get("Job", "") not in {"", "0"},
-        result=properties.get("Result") or "success",
+        result=GAVE_UP if is_failed and gave_up(details) else properties.get("Result") or "success",
         status_text=properties.get("StatusText", ""),
         has_engine_text=is_of_running_engine(properties.get("StatusText", "")),
         loading=is_load_status(properties.get("StatusText", "")),
@@ -140,9 +146,22 @@ def unit_from(properties: Mapping[str, str]) -> ObservedUnit:
             main_exit_s=_monotonic_s(properties, "ExecMainExit"),
             changed_s=_monotonic_s(properties, "StateChange"),
         ),
+        was_stopped=is_failed and was_stopped(details),
         loaded=properties.get("LoadState", "not-found") not in {"not-found", "masked"},
         needs_reload=properties.get("NeedDaemonReload") == "yes",
     )
+
+
+def _details(properties: Mapping[str, str]) -> Mapping[str, object]:
+    """Return the properties that tell how a unit failed, in the types that they have on the bus."""
+    pause = properties.get("RestartUSec", "").replace("min", "m").replace(" ", "")
+    times = {k: _whole(v) for k, v in properties.items() if k.endswith("TimestampMonotonic")}
+    return {
+        **properties,
+        **times,
+        "ExecMainStatus": _whole(properties.get("ExecMainStatus", "")),
+        "RestartUSec": round((duration_s(pause) or 0.0) * 1e6),
+    }
 
 
 def _monotonic_s(properties: Mapping[str, str], what: str) -> float:

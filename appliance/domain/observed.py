@@ -57,6 +57,8 @@ class ObservedUnit:
     stopped_s: float = 0.0
     """Seconds on the monotonic clock when the last stop began; without a stop, of the last change
     of state."""
+    was_stopped: bool = False
+    """Whether somebody stopped the unit, of one in systemd's state ``failed``; False of all others."""
     loaded: bool = True
     """Whether the unit file exists."""
     needs_reload: bool = False
@@ -66,6 +68,11 @@ class ObservedUnit:
     def waits_to_restart(self) -> bool:
         """Whether systemd will start the unit again by itself; it neither runs nor is stopped."""
         return self.active is ActiveState.ACTIVATING and self.sub.startswith("auto-restart")
+
+    @property
+    def was_ready(self) -> bool:
+        """Whether the unit has become active since its main process began."""
+        return self.since_unix_s > 0 and self.since_unix_s >= self.started_unix_s
 
     @property
     def ended_cleanly(self) -> bool:
@@ -105,17 +112,26 @@ class ObservedUnit:
 _NOT_INSTALLED: Final = ObservedUnit(loaded=False)
 
 
+def is_stop(*, active_exit_s: float, inactive_exit_s: float, main_exit_s: float) -> bool:
+    """Tell from systemd's monotonic timestamps whether a stop ended a unit's main process.
+
+    A stop takes the unit out of the active state before its process ends, a crash afterwards.
+    """
+    return 0 < active_exit_s <= main_exit_s and inactive_exit_s <= active_exit_s
+
+
 def stopped_at(
     *, active_exit_s: float, inactive_exit_s: float, main_exit_s: float, changed_s: float
 ) -> float:
     """Return when the stop of a unit began, from systemd's monotonic timestamps.
 
-    A stop takes the unit out of the active state before its process ends, a crash afterwards. Of a
-    unit that was stopped while it started, or in the pause before a restart, only the time of its
+    Of a unit that was stopped while it started, or in the pause before a restart, only the time of its
     last change is known.
     """
-    is_stop = inactive_exit_s <= active_exit_s <= main_exit_s
-    return active_exit_s if is_stop and active_exit_s else changed_s
+    stopped = is_stop(
+        active_exit_s=active_exit_s, inactive_exit_s=inactive_exit_s, main_exit_s=main_exit_s
+    )
+    return active_exit_s if stopped else changed_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -188,6 +188,7 @@ async def gives_up(case: Case) -> None:
         unit = await case.until(RIVAL, lambda unit: unit.serving or unit.idle)
     given_up = ("start-limit-hit", 9, ActiveState.FAILED)
     assert (unit.result, unit.exit_status, unit.active) == given_up, unit
+    assert not unit.was_stopped, unit
     await case.units.stop(RIVAL)
     await case.units.start_hold()
     await case.units.stop_hold()
@@ -269,8 +270,8 @@ async def stops_what_starts(case: Case) -> None:
     await case.until(ONE, lambda unit: unit.sub == "condition")
     await case.units.stop(ONE)
     unit = await case.until(ONE, lambda unit: unit.idle)
-    failed = (ActiveState.FAILED, "signal", 0)
-    assert (unit.active, unit.result, unit.exit_status) == failed, unit
+    failed = (ActiveState.FAILED, "signal", 0, True)
+    assert (unit.active, unit.result, unit.exit_status, unit.was_stopped) == failed, unit
     await case.units.start(ONE)
     await case.until(ONE, lambda unit: unit.sub == "start")
     await case.units.stop(ONE)

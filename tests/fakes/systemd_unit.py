@@ -4,7 +4,13 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
-from appliance.domain.observed import ActiveState, ObservedUnit, stopped_at
+from appliance.domain.observed import (
+    EXIT_LEASE_HELD,
+    EXIT_UNFIT,
+    ActiveState,
+    ObservedUnit,
+    stopped_at,
+)
 from appliance.protocol.sd_notify import is_of_running_engine
 from tests.fakes.clock import NEVER
 
@@ -80,6 +86,11 @@ class Unit:
             sub=sub,
             has_job=self.has_job,
             result="start-limit-hit" if self.gave_up else self.result,
+            # Of its units, that are restarted always: see `unit_properties.was_stopped`.
+            was_stopped=self.state is UnitState.FAILED
+            and not self.gave_up
+            and self.result != "start-limit-hit"
+            and self.exit_status not in {EXIT_UNFIT, EXIT_LEASE_HELD},
             status_text=self.status_text,
             has_engine_text=is_of_running_engine(self.status_text),
             loading=self.loading,

@@ -207,6 +207,12 @@ for _result in (
     state(f"failed, {_result}")(_fail)
 
 
+@state("stopped, had to be killed")
+async def _(box: StatusBox) -> None:
+    killed = replace(_failed("timeout", exit_status=9), was_stopped=True)
+    box.give("aeon", replace(killed, changed_s=960.0, stopped_s=955.0))
+
+
 @state("refused by the gate")
 async def _(box: StatusBox) -> None:
     fakes = box.fakes

@@ -29,7 +29,7 @@ from appliance.adapters.systemd.bus import (
     unit_path,
 )
 from appliance.adapters.systemd.job_client import JobQueue
-from appliance.adapters.systemd.unit_properties import GAVE_UP, NOT_COUNTED, gave_up
+from appliance.adapters.systemd.unit_properties import GAVE_UP, NOT_COUNTED, gave_up, was_stopped
 from appliance.domain.errors import PermissionDeniedError, UnitError
 from appliance.domain.names import (
     HOLD_UNIT,
@@ -52,7 +52,7 @@ _TELLING: Final = ("ActiveState", "SubState", "Job", "NeedDaemonReload")
 """Properties whose new values are worth an observation."""
 _DETAILS: Final = (
     *("StatusText", "MainPID", "Result", "ExecMainStatus", "NRestarts"),
-    *("ExecMainStartTimestamp", "ExecMainExitTimestampMonotonic", "RestartUSec"),
+    *("ExecMainStartTimestamp", "ExecMainExitTimestampMonotonic", "Restart", "RestartUSec"),
 )
 _STALE: Final = "NeedDaemonReload"
 _STARTED: Final = "InactiveExitTimestampMonotonic"
@@ -302,6 +302,7 @@ class SystemdUnits:
                 main_exit_s=details.get("ExecMainExitTimestampMonotonic", 0) / 1e6,
                 changed_s=details.get("StateChangeTimestampMonotonic", 0) / 1e6,
             ),
+            was_stopped=state is ActiveState.FAILED and was_stopped(details),
             loaded=load == "loaded",
             needs_reload=details.get("NeedDaemonReload", False),
         )

@@ -21,7 +21,7 @@ from appliance.domain.gateway import Standing, State
 from appliance.domain.observed import ActiveState, Observed, ObservedUnit
 from appliance.domain.operations import Kind, Operation, Phase
 from appliance.domain.profile import Catalogue
-from appliance.planning.status.box_status import profile_state
+from appliance.planning.status.unit_state import unit_verdict
 
 
 def state_of(
@@ -59,7 +59,7 @@ def state_of(
 
 def _has_failed(unit: ObservedUnit) -> bool:
     """Tell whether a unit is down by a failure of its engine, or by a refusal of its gate."""
-    return profile_state(unit, refused=False) in {"failed", "refused"} and not unit.has_job
+    return unit_verdict(unit).state in {"failed", "refused"}
 
 
 def standing_of(unit: ObservedUnit) -> Standing:

@@ -6,7 +6,6 @@ alone when the supervisor does not answer. `appliance.planning.status.verdict` h
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
 
 from appliance.domain.engine_build import EngineBuild
 from appliance.domain.observed import ActiveState, Observed, ObservedUnit
@@ -31,29 +30,14 @@ from appliance.planning.status.document import (
     VerificationRow,
     WatchRow,
 )
-from appliance.planning.status.outcome_text import (
-    crash_text,
-    end_text,
-    restart_text,
-    rival_end_text,
-    stop_text,
-)
+from appliance.planning.status.outcome_text import rival_end_text, stop_text
 from appliance.planning.status.profile_verdict import ended_badly
 from appliance.planning.status.stalls import Stall, stall_words
+from appliance.planning.status.unit_state import UnitVerdict, unit_verdict
 from appliance.planning.status.verdict import verdict_of
 from appliance.planning.switch.goals import in_the_way
 from appliance.planning.switch.repair import evicted_in_vain
 from appliance.planning.verification.verification_text import difference_note
-
-_STATES: Final[Mapping[ActiveState, ProfileState]] = {
-    ActiveState.ACTIVE: "serving",
-    ActiveState.RELOADING: "serving",
-    ActiveState.ACTIVATING: "loading",
-    ActiveState.DEACTIVATING: "stopping",
-    ActiveState.FAILED: "failed",
-    ActiveState.INACTIVE: "stopped",
-    ActiveState.MAINTENANCE: "stopped",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,18 +223,6 @@ def build_status(
     )
 
 
-def profile_state(unit: ObservedUnit, *, refused: bool) -> ProfileState:
-    """Return the state of a profile's unit; `refused`: the gate's last verdict was a refusal."""
-    if unit.waits_to_restart:
-        return "restarting"
-    if unit.active is ActiveState.INACTIVE:
-        if unit.has_job:
-            return "loading"
-        if refused or unit.result == "exec-condition":
-            return "refused"
-    return _STATES[unit.active]
-
-
 def endpoint_of(applied: Applied) -> str:
     """Return where clients connect to the backend: ``127.0.0.1:8022`` or ``unix:/run/…``."""
     if applied.endpoint.socket is not None:
@@ -264,7 +236,8 @@ def _profile_row(
     now_s: float,
     facts: _RowFacts,
 ) -> ProfileRow:
-    state = profile_state(unit, refused=facts.refusal is not None)
+    verdict = unit_verdict(unit, refusal=facts.refusal)
+    state = verdict.state
     # A unit that was changed by hand needs a reload too, until apply has settled the change.
     changed = facts.edited or (unit.needs_reload and not facts.unit_changes)
     is_pending = None if facts.pending is None else facts.pending and bool(unit.main_pid)
@@ -295,7 +268,7 @@ def _profile_row(
         verification=facts.verification if state == "serving" else None,
         note=stall_words(facts.stall)
         if facts.stall is not None and state == "serving"
-        else _note(unit, state, missed=facts.missed, refusal=facts.refusal)
+        else _note(unit, verdict, missed=facts.missed)
         or _joined_notes(
             difference_note(facts.verification) if state == "serving" else None,
             _build_note(applied, facts.build),
@@ -331,22 +304,12 @@ def _why_missed(
     return stop_text(name, observed.unit(name), last, watched=watched, held=held)
 
 
-def _note(
-    unit: ObservedUnit,
-    state: ProfileState,
-    *,
-    missed: str | None,
-    refusal: str | None,
-) -> str | None:
+def _note(unit: ObservedUnit, verdict: UnitVerdict, *, missed: str | None) -> str | None:
     if not unit.loaded:
         return "its unit is missing: sudo appliance apply"
-    if ended_badly(state):
-        return refusal or (crash_text(unit) if state == "restarting" else end_text(unit))
-    if state == "loading" and unit.restarts:
-        return f"after a crash; {restart_text(unit.restarts)}"
-    if state == "stopped" and missed:
-        return missed
-    return None
+    if verdict.state == "stopped":
+        return _joined_notes(missed, verdict.text)
+    return verdict.text or None
 
 
 def _build_note(applied: Applied, build: EngineBuild | None) -> str | None:

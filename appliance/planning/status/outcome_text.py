@@ -11,6 +11,7 @@ _ENDED: Final[Mapping[str, str]] = {
     "exec-condition": "was refused by the gate",
     "exit-code": "exited with status {status}",
     "oom-kill": "ran out of memory",
+    "resources": "could not be run for want of resources",
     "signal": "was killed by {signal}",
     "start-limit-hit": "failed too often",
     "success": "was stopped by hand",
@@ -39,6 +40,16 @@ def end_text(unit: ObservedUnit) -> str:
     return text.format(status=status, signal=f"signal {status}" if status else "a signal")
 
 
+def stopped_run_text(unit: ObservedUnit) -> str:
+    """Return how a unit ended that was stopped and left a result: ``had to be killed after 5 s``."""
+    took_s = unit.changed_s - unit.stopped_s
+    if unit.result == "signal" and not unit.exit_status:
+        return ""  # a gate that waited: SIGTERM ends it
+    if unit.result == "timeout":
+        return f"had to be killed after {took_s:.0f} s" if took_s > 0 else "had to be killed"
+    return f"{end_text(unit)} {'while it stopped' if took_s > 0 else 'when it was stopped'}"
+
+
 def crash_text(unit: ObservedUnit) -> str:
     """Return how the engine of a unit ended that systemd starts again, and how often it has done so."""
     if not unit.restarts:
@@ -52,6 +63,9 @@ def restart_text(restarts: int) -> str:
 
 def start_failure_text(unit: ObservedUnit, refusal: str) -> str:
     """Return why a unit that was started is not up; `refusal`: the gate's sentence, empty for none."""
+    if unit.was_stopped:
+        how = stopped_run_text(unit)
+        return f"it was {_BY_HAND}{f', and {how}' if how else ''}"
     said = f" ({unit.status_text})" if unit.status_text else ""
     if not unit.exit_status and not unit.ended_cleanly:
         if refusal and unit.result in _BY_GATE:
@@ -94,9 +108,9 @@ def stop_text(
             return _BY_HAND
     if held:
         return None
-    if unit.result != "success":
+    if unit.result != "success" and not unit.was_stopped:
         return f"{end_text(unit)}, then stopped"
-    if unit.since_unix_s > 0:
+    if unit.since_unix_s > 0 or unit.was_stopped:
         return _BY_HAND
     return "not started since the supervisor began" if watched else None
 

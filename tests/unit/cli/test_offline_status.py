@@ -68,6 +68,22 @@ def test_the_status_text_may_hold_the_separator() -> None:
     assert unit_from(unit).status_text == "a=b=c"
 
 
+def test_how_a_unit_failed_is_told_without_the_supervisor() -> None:
+    """A pause before a restart shows that systemd gave up, none that somebody stopped it."""
+    failed = {
+        "ActiveState": "failed",
+        "Result": "timeout",
+        "Restart": "always",
+        "RestartUSec": "1min 40s",
+        "ExecMainExitTimestampMonotonic": "25000000",
+        "InactiveEnterTimestampMonotonic": "25100000",
+    }
+    unit = unit_from(failed)
+    assert (unit.result, unit.was_stopped) == ("timeout", True)
+    unit = unit_from({**failed, "InactiveEnterTimestampMonotonic": "126000000"})
+    assert (unit.result, unit.was_stopped) == ("start-limit-hit", False)
+
+
 @pytest.mark.parametrize("state", ["refreshing", ""])
 def test_a_state_of_a_later_systemd_is_not_serving(state: str) -> None:
     """A word that this version does not know is no reason to fail, and no model that serves."""
@@ -82,7 +98,11 @@ def test_any_output_is_read(output: str) -> None:
     observed_from(parse_blocks(output))
 
 
-@given(st.dictionaries(st.sampled_from(["MainPID", "ExecMainStatus", "Job", "Id"]), st.text()))
+@given(
+    st.dictionaries(
+        st.sampled_from(["MainPID", "ExecMainStatus", "Job", "Id", "RestartUSec"]), st.text()
+    )
+)
 def test_any_property_is_read(properties: dict[str, str]) -> None:
     """No value of a property makes the command line fail."""
     unit_from(properties)

@@ -18,7 +18,6 @@ from appliance.planning.status.box_status import (
     KnownRows,
     build_status,
     endpoint_of,
-    profile_state,
 )
 from appliance.planning.status.document import (
     ProfileFileRow,
@@ -117,28 +116,6 @@ def status(
 
 def why(document: StatusDocument) -> str:
     return " | ".join(document["verdict"]["why"])
-
-
-@pytest.mark.parametrize(
-    ("unit", "refused", "state"),
-    [
-        (UP, False, "serving"),
-        (LOADING, False, "loading"),
-        (RESTARTING, False, "restarting"),
-        (FAILED, False, "failed"),
-        (STOPPED, False, "stopped"),
-        (STOPPED, True, "refused"),
-        (UP, True, "serving"),
-        (ObservedUnit(result="exec-condition"), False, "refused"),
-        (ObservedUnit(has_job=True), True, "loading"),
-        (ObservedUnit(active=ActiveState.DEACTIVATING), False, "stopping"),
-        (ObservedUnit(active=ActiveState.RELOADING), False, "serving"),
-        (ObservedUnit(active=ActiveState.MAINTENANCE), False, "stopped"),
-    ],
-)
-def test_state_of_a_profile(unit: ObservedUnit, *, refused: bool, state: str) -> None:
-    """A profile's state is its unit's, told apart where systemd has one word for two things."""
-    assert profile_state(unit, refused=refused) == state
 
 
 @pytest.mark.parametrize("unit", [UP, FAILED, STOPPED])

@@ -22,7 +22,7 @@ def failed(result: str, status: int) -> ObservedUnit:
         ("start-limit-hit", 1, "it failed too often"),
         ("exec-condition", 1, "it was refused by the gate"),
         ("success", 0, "it was stopped by hand"),
-        ("resources", 0, "it ended with resources"),
+        ("resources", 0, "it could not be run for want of resources"),
     ],
 )
 def test_status_and_failed_start_tell_an_end_alike(result: str, status: int, text: str) -> None:
