@@ -46,7 +46,7 @@ class UnitVerdict:
     """Whether the unit is in this state because somebody asked for it; False: its engine, its gate or systemd
     ended it."""
     text: str = ""
-    """How it came to that, to follow the profile's name; empty: nothing to tell."""
+    """Text on the cause, to follow the profile's name; empty: nothing to tell."""
 
 
 def unit_verdict(unit: ObservedUnit, *, refusal: str | None = None) -> UnitVerdict:

@@ -124,7 +124,7 @@ def test_the_table_names_every_state_and_cause() -> None:
 def test_a_state_word_says_what_is_true_and_whether_it_was_wanted(
     unit: ObservedUnit, expected: UnitVerdict
 ) -> None:
-    """What was stopped is stopped, however it ended; what nobody stopped has failed."""
+    """A unit that was stopped is stopped, however it ended; one that nobody stopped has failed."""
     assert unit_verdict(unit) == expected
 
 
