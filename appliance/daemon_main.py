@@ -23,6 +23,7 @@ from typing import Final, Never
 from appliance.adapters.systemd.daemon import Readiness, log_to_journal, named_sockets
 from appliance.domain.errors import ApplianceError
 from appliance.domain.journal_events import JournalEvent, event_fields
+from appliance.domain.plain_text import plain
 from appliance.protocol.control import Exit
 from appliance.settings_snapshot import SettingsSnapshot, settings_sources, take_snapshot
 from appliance.settings_wait import SettingsWait
@@ -75,7 +76,7 @@ def _readable_settings(
                 problem = str(error)
             if problem != said:
                 said = problem
-                sys.stderr.writelines(f"<3>{line}\n" for line in problem.splitlines())
+                sys.stderr.writelines(f"<3>{plain(line)}\n" for line in problem.splitlines())
             if wait is None:
                 listeners = list(named_sockets().values())
                 wait = SettingsWait(listeners, Readiness(), seen=seen).wait

@@ -16,6 +16,7 @@ from typing import Any, Final, TypeVar
 
 from appliance.domain.errors import BackendError
 from appliance.domain.gateway import EngineLoad, EngineMetrics
+from appliance.domain.plain_text import plain
 from appliance.domain.profile import Applied, Endpoint, WarmUp
 from appliance.domain.running_facts import SelfDescription
 from appliance.engines.shared.self_report import ReportPage
@@ -121,7 +122,7 @@ def _ask(connection: http.client.HTTPConnection, applied: Applied) -> None:
     answer = response.read(_MAX_ANSWER_BYTES)
     if response.status != http.client.OK:
         # The body may repeat the request; the status is enough, and the log has the rest.
-        raise BackendError(f"{path} answered {response.status} {response.reason}")
+        raise BackendError(f"{path} answered {response.status} {plain(response.reason)}")
     if not _is_answer(applied.warm_up, json.loads(answer)):
         raise BackendError(f"{path} answered 200 without a result")
 

@@ -1,6 +1,5 @@
 """Screen and JSON document of an apply: what changed, or would, and its exit status."""
 
-import json
 from collections.abc import Iterator, Mapping
 from typing import Final
 
@@ -30,17 +29,21 @@ def apply_profiles(
     euid: int | None = None,
 ) -> int:
     """Apply, show the report, and return the exit status."""
-    out, err = streams.out.stream, streams.err.stream
+    out, err = streams.out, streams.err
     try:
         report = run_apply(settings, options, manager=manager, euid=euid)
     except ApplianceError as error:
-        err.write(f"{error}\n")
+        err.line(str(error))
         return _status_of_error(error)
-    err.writelines(f"{message}\n" for message in (*report.warnings, *report.errors))
-    out.write(json.dumps(as_document(report)) + "\n" if as_json else as_text(report))
+    for message in (*report.warnings, *report.errors):
+        err.line(message)
+    if as_json:
+        out.document(as_document(report), indent=None)
+    else:
+        out.write(as_text(report))
     if not report.plan.catalogue and not report.errors and not as_json:
         where = settings.profiles_dir
-        out.write(f"no profile in {where} yet: put one there, then appliance apply\n")
+        out.line(f"no profile in {where} yet: put one there, then appliance apply")
     return exit_status(report)
 
 

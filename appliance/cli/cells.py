@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 import unicodedata
 
+from appliance.domain.plain_text import plain
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -27,7 +29,7 @@ def printable(text: str) -> str:
     """Return a text without control characters and without stacks of accents, on one line."""
     if text.isascii() and text.isprintable():
         return text
-    return "".join(_printable(text))
+    return "".join(_printable(plain(text)))
 
 
 def harmless(value: Any) -> Any:
@@ -213,9 +215,5 @@ def _printable(text: str) -> Iterator[str]:
     marks = 0
     for character in text:
         marks = marks + 1 if not _cells(character) else 0
-        if marks > _MOST_MARKS:
-            continue
-        if character.isprintable():
+        if marks <= _MOST_MARKS:
             yield character
-        else:
-            yield " " if character.isspace() else "?"

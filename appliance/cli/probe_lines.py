@@ -27,13 +27,13 @@ class ProbeLines:
             self.end()
             self._terminal.line(line)
         elif self._terminal.interactive:
-            self._terminal.write(f"{_CLEAR}{line[: self._terminal.width() - 1]}")
+            self._terminal.draw(_CLEAR, line[: self._terminal.width() - 1])
             self._is_drawn = True
 
     def end(self) -> None:
         """Remove a line that is not complete."""
         if self._is_drawn:
-            self._terminal.write(_CLEAR)
+            self._terminal.draw(_CLEAR)
             self._is_drawn = False
 
 

@@ -48,7 +48,7 @@ def write_probes(probes: Sequence[Probe], out: Terminal, *, as_json: bool) -> No
         for probe in probes:
             out.document(asdict(probe), indent=None)
         return
-    table = csv.writer(out.stream, lineterminator="\n")
+    table = csv.writer(out, lineterminator="\n")
     table.writerow(["time", *_PLAIN, *_RAW, *_RATES.values()])
     for probe in probes:
         raw = probe.raw

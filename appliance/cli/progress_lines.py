@@ -176,7 +176,7 @@ class LiveProgress(Progress):
         self._draw(event)
 
     def _draw(self, event: PhaseEvent) -> None:
-        from appliance.cli.cells import cut  # noqa: PLC0415 - see _ended
+        from appliance.cli.cells import cut, printable  # noqa: PLC0415 - see _ended
 
         mark = self._terminal.shown("…")
         frames = _SPINNER if self._terminal.unicode else _ASCII_SPINNER
@@ -192,10 +192,12 @@ class LiveProgress(Progress):
             text = cut(self._terminal.shown(_text(event)), text_width, mark)
             line = phase_line(event.replaced(text=text), frame, spent_s, text_width=text_width)
         line = cut(self._terminal.shown(f"{line}{self._left(now_s)}"), room, mark)
-        log = cut(self._terminal.shown(f"   {self._log}"), room, mark) if self._log else ""
-        below = f"\n{log}{_UP}" if log else ""
-        clear, self._clear = self._clear, _CLEAR_BOTH if below else _CLEAR
-        self._terminal.write(f"{clear}{line}{below}")
+        log = (
+            cut(self._terminal.shown(f"   {printable(self._log)}"), room, mark) if self._log else ""
+        )
+        clear, self._clear = self._clear, _CLEAR_BOTH if log else _CLEAR
+        text, after = (f"{line}\n{log}", _UP) if log else (line, "")
+        self._terminal.draw(clear, text, after)
 
     def _left(self, now_s: float) -> str:
         left_s = 0.0 if self._ends_s is None else self._ends_s - now_s
@@ -203,7 +205,7 @@ class LiveProgress(Progress):
 
     def _wipe(self) -> None:
         if self._running is not None:
-            self._terminal.write(self._clear)
+            self._terminal.draw(self._clear)
             self._clear = _CLEAR
 
 

@@ -1,10 +1,15 @@
-"""Output streams: colour, width, and substitutes for a terminal without UTF-8."""
+"""Output streams: colour, width, and substitutes for a terminal without UTF-8.
+
+All output of a command passes here, at last, whoever wrote its text: what a terminal would obey is taken out, apart
+from the styles of `Terminal.paint` and the constant sequences of `Terminal.draw`.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
 
+from appliance.domain.plain_text import plain
 from appliance.protocol.record import Record
 
 TYPE_CHECKING = False
@@ -42,8 +47,13 @@ _ASCII: Final = str.maketrans(
         "°": "",
     }
 )
+_OWN_STYLE: Final = r"(\x1b\[(?:0|1|2|31|32|33|97;40)m)"
+"""Sequences of `Terminal.paint`, with each `Style`."""
+_LINES: Final = "\n\t"
 _WIDTH: Final = 80
 """Width where the terminal's is unknown."""
+_MOST_UNIT: Final = 0xFFFF
+"""Largest code of a character that JSON escapes as one unit of UTF-16."""
 _LONGEST_WIDTH: Final = 6
 """Digits from which on a width is no width."""
 
@@ -57,6 +67,7 @@ class Style:
     RED: Final = "31"
     GREEN: Final = "32"
     YELLOW: Final = "33"
+    WHITE_ON_BLACK: Final = "97;40"
 
 
 class Terminal(Record):
@@ -95,9 +106,31 @@ class Terminal(Record):
         self.stream.write(self.shown(text))
         self.stream.flush()
 
+    def content(self, text: str) -> None:
+        """Write the text of a file: as it is, unless a person reads it on a terminal."""
+        if self.stream.isatty():
+            self.write(text)
+        else:
+            self.stream.write(text)
+
+    def draw(self, before: str, text: str = "", after: str = "") -> None:
+        """Write `text` between two constant sequences that move the cursor or erase."""
+        self.stream.write(f"{before}{self.shown(text)}{after}")
+        self.stream.flush()
+
     def shown(self, text: str) -> str:
-        """Return `text` in characters that this stream can show."""
+        """Return `text` in characters that this stream can show, and that no terminal obeys."""
+        text = self._harmless(text)
         return text if self.unicode else self._plain(text)
+
+    def _harmless(self, text: str) -> str:
+        if not self.colour or "\x1b" not in text:
+            return plain(text, kept=_LINES)
+        import re  # noqa: PLC0415 - for painted lines
+
+        parts = re.split(_OWN_STYLE, text)
+        parts[::2] = [plain(part, kept=_LINES) for part in parts[::2]]
+        return "".join(parts)
 
     def line(self, text: str = "", *, hang: int | None = None) -> None:
         """Write one line; on a terminal, as many as it takes to keep every word whole.
@@ -118,8 +151,8 @@ class Terminal(Record):
         return [line for part in text.split("\n") for line in folded(part, columns, hang=hang)]
 
     def verbatim(self, text: str) -> None:
-        """Write one line for machines: it is as long as it is, on a terminal too."""
-        self.write(f"{text}\n")
+        """Write JSON for machines: lines are as long as they are, on a terminal too."""
+        self.write(f"{json_text(text)}\n")
 
     def document(self, value: object, *, indent: int | None = 2) -> None:
         """Write one document of JSON."""
@@ -138,6 +171,19 @@ class Terminal(Record):
 
     def _plain(self, text: str) -> str:
         return text.translate(_ASCII).encode("ascii", "replace").decode("ascii")
+
+
+def json_text(text: str) -> str:
+    """Return JSON, or a part of it, with an escape of JSON for each character that a terminal may obey."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in "\n\t\r" else _escaped(c) for c in text)
+
+
+def _escaped(character: str) -> str:
+    code = ord(character)
+    units = (code,) if code <= _MOST_UNIT else (0xD7C0 + (code >> 10), 0xDC00 + (code & 0x3FF))
+    return "".join(f"\\u{unit:04x}" for unit in units)
 
 
 def _is_c_locale(environment: Mapping[str, str]) -> bool:

@@ -27,6 +27,7 @@ from appliance.adapters.systemd.daemon import Notices, inherited_sockets, log_to
 from appliance.domain.errors import StoreError
 from appliance.domain.gateway import Configuration, Routed, Standing
 from appliance.domain.paths import LANE_SOCKET, PROMPT_SOCKET
+from appliance.domain.plain_text import plain
 from appliance.gateway.configuration import AllowedPaths, GatewayFiles
 from appliance.gateway.downstream.handshakes import TlsServer
 from appliance.gateway.downstream.listeners import ListenAddress, Listeners
@@ -396,7 +397,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         found = files.read_configuration()
     except StoreError as error:
-        sys.stderr.write(f"<3>{error}\n")
+        sys.stderr.write(f"<3>{plain(str(error))}\n")
         return Exit.CONFIG
     configuration = found.content
     log_to_journal(configuration.log_level)

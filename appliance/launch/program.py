@@ -10,6 +10,8 @@ import gc
 import os
 import sys
 
+from appliance.domain.plain_text import plain
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -113,7 +115,7 @@ def run_program(main: Callable[[Sequence[str]], int]) -> NoReturn:
 
 def say(priority: int, text: str) -> None:
     """Write `text` for the journal, line by line, to standard error with its priority."""
-    lines = "".join(f"<{priority}>{line}\n" for line in text.splitlines())
+    lines = "".join(f"<{priority}>{plain(line)}\n" for line in text.splitlines())
     try:
         sys.stderr.write(lines)
         sys.stderr.flush()

@@ -13,6 +13,8 @@ import os
 import socket
 import time
 
+from appliance.domain.plain_text import plain
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -133,7 +135,7 @@ def entry_head(text: str, *, priority: int, identifier: str) -> list[tuple[str, 
         identifier: Identifier of the program, as ``SyslogIdentifier=`` of its unit.
     """
     return [
-        ("MESSAGE", text),
+        ("MESSAGE", plain(text, kept="\n\t")),
         ("PRIORITY", str(priority)),
         ("SYSLOG_FACILITY", _DAEMON_FACILITY),
         ("SYSLOG_IDENTIFIER", identifier),

@@ -5,6 +5,7 @@ from collections.abc import Callable, Container, Sequence
 from typing import Final
 
 from appliance.domain.errors import BadRequestError, UnknownProfileError
+from appliance.domain.plain_text import last_redraw, plain
 from appliance.planning.wording import short
 from appliance.ports import Clock, Host
 from appliance.protocol.status_socket import (
@@ -49,11 +50,11 @@ class LogReader:
 
 
 def _bounded(lines: Sequence[str]) -> list[str]:
-    """Return the newest lines that fit, each cut."""
+    """Return the newest lines that fit, as plain text, each cut."""
     kept, size = list[str](), 0
     for line in reversed(lines):
-        cut = line[:MOST_LOG_CHARACTERS]
-        size += len(cut.encode(errors="replace"))
+        cut = plain(last_redraw(line)[:MOST_LOG_CHARACTERS])
+        size += len(cut.encode())
         if size > MOST_LOG_BYTES:
             break
         kept.append(cut)

@@ -36,8 +36,8 @@ from tests.pins.normalisation import RAM_DISK, key_ids, normal_output
 
 _STEP_S: Final = 0.25
 _PATIENCE_S: Final = 50.0
-_OF_PROGRAMS: Final = frozenset({"logs", "run"})
-"""Verbs that replace their process, or hand its real standard streams to another one."""
+_OF_PROGRAMS: Final = frozenset({"run"})
+"""Verbs that hand their real standard streams to another process."""
 
 
 class TerminalText(io.TextIOWrapper):

@@ -13,6 +13,7 @@ from appliance.adapters.systemd.journal_handler import (
     priority_of,
     program_identifier,
 )
+from appliance.domain.plain_text import plain
 from appliance.protocol.journal_socket import JournalSocket, stderr_is_journal
 from appliance.protocol.sd_notify import extend, notify
 
@@ -141,7 +142,8 @@ class JournalFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Format one record, with a prefix on each line."""
         priority = priority_of(record.levelno)
-        return "\n".join(f"<{priority}>{line}" for line in super().format(record).splitlines())
+        lines = super().format(record).splitlines()
+        return "\n".join(f"<{priority}>{plain(line)}" for line in lines)
 
 
 def log_to_journal(level: str, identifier: str = "") -> None:

@@ -53,7 +53,7 @@ class BenchProgress:
             text += f"  about {duration(left_s)} left"
         self._done += ended
         if self._terminal.interactive:
-            self._terminal.write(_CLEAR + text[: self._terminal.width() - 1])
+            self._terminal.draw(_CLEAR, text[: self._terminal.width() - 1])
             self._drawn = True
         elif ended:
             self._terminal.line(text)
@@ -64,7 +64,7 @@ class BenchProgress:
 
     def _wipe(self) -> None:
         if self._drawn:
-            self._terminal.write(_CLEAR)
+            self._terminal.draw(_CLEAR)
             self._drawn = False
 
 

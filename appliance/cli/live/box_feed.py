@@ -23,6 +23,7 @@ from collections import deque
 from appliance.cli.cells import harmless, printable
 from appliance.cli.live.live_view import LiveView, OperationProgress
 from appliance.domain.errors import ApplianceError, PermissionDeniedError, UnreachableError
+from appliance.domain.plain_text import JournalLines
 from appliance.presentation.health_sections import alert_section, speed_section, without_speeds
 from appliance.protocol.alert_requests import AlertEvent
 from appliance.protocol.control_events import AcceptedEvent, EndedEvent, PhaseEvent, StatusEvent
@@ -114,7 +115,7 @@ class BoxFeed:
         }
         self._operation: int | None = None
         self._journal: subprocess.Popen[bytes] | None = None
-        self._journal_rest = b""
+        self._log_lines = JournalLines(_MOST_LOG_LINE)
         self._log: deque[str] = deque(maxlen=_MOST_LOG)
 
     def close(self) -> None:
@@ -190,7 +191,7 @@ class BoxFeed:
             if journal.stdout is not None:
                 journal.stdout.close()
         self._log.clear()
-        self._journal_rest = b""
+        self._log_lines = JournalLines(_MOST_LOG_LINE)
         self._show(log=())
 
     # --- conversations
@@ -397,11 +398,7 @@ class BoxFeed:
 
     def _read_journal(self, descriptor: int) -> None:
         data = os.read(descriptor, _READ_BYTES)
-        *lines, self._journal_rest = (self._journal_rest + data).split(b"\n")
-        self._journal_rest = self._journal_rest[:_MOST_LOG_LINE]
-        self._log.extend(
-            printable(line[:_MOST_LOG_LINE].decode(errors="replace")) for line in lines
-        )
+        self._log.extend(map(printable, self._log_lines.take(data)))
         self._show(log=tuple(self._log))
         if not data and self._journal is not None and self._journal.stdout is not None:
             self._journal.wait()

@@ -121,7 +121,10 @@ class FullScreen:
             return False
         columns, rows = self.size()
         text, complete = self._lines.difference(
-            lines, columns=columns, rows=rows, most_bytes=FRAME_BYTES
+            [self._terminal.shown(line) for line in lines],
+            columns=columns,
+            rows=rows,
+            most_bytes=FRAME_BYTES,
         )
         self._write(text)
         return complete

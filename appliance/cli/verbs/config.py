@@ -24,8 +24,10 @@ def run(arguments: Arguments, streams: Streams) -> int:
 
 
 def _say(document: Mapping[str, object], text: str, arguments: Arguments, streams: Streams) -> int:
-    as_json = json.dumps(document, indent=2, ensure_ascii=False)
-    streams.out.verbatim(as_json if arguments.json else text)
+    if arguments.json:
+        streams.out.document(document)
+    else:
+        streams.out.write(f"{text}\n")
     return int(Exit.OK)
 
 

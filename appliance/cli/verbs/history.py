@@ -55,7 +55,7 @@ def run(arguments: Arguments, streams: Streams) -> int:
 def _write_csv(history: History, out: Terminal) -> None:
     import csv  # noqa: PLC0415 - 4 ms that the table does without
 
-    table = csv.writer(out.stream, lineterminator="\n")
+    table = csv.writer(out, lineterminator="\n")
     table.writerow(_COLUMNS)
     for series, rows in history.rows.items():
         for row in rows:

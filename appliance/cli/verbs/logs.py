@@ -1,9 +1,13 @@
-"""Verb `appliance logs`: journalctl for the right units."""
+"""Verb `appliance logs`: journalctl for the right units, with its lines as plain text.
 
+Engines colour their lines and redraw their progress. journalctl alone prints ``[35B blob data]`` in
+place of such a line, or sends all of it to the terminal.
+"""
+
+import codecs
 import json
 import os
 import subprocess
-import sys
 from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,17 +16,21 @@ from appliance.cli.arguments import Arguments
 from appliance.cli.box import places_of
 from appliance.cli.catalogue import applied_of
 from appliance.cli.failures import CliError
-from appliance.cli.terminal import Streams
+from appliance.cli.terminal import Streams, Terminal, json_text
 from appliance.domain.names import SUPERVISOR_UNIT, unit_of
+from appliance.domain.plain_text import JournalLines
 from appliance.domain.quantities import duration_s
 from appliance.protocol.control import Exit
 
+MOST_LINE_BYTES = 65_536
+"""Longest line that is shown whole; journald cuts those of engines at 48 KiB (LineMax=)."""
 _LINES = 100
+_READ_BYTES = 65_536
 _JOURNALS = (Path("/var/log/journal"), Path("/run/log/journal"))
 
 
 def run(arguments: Arguments, streams: Streams) -> int:
-    """Execute journalctl."""
+    """Print what journalctl prints, and return its exit status."""
     if arguments.name is not None:
         applied_of(places_of(arguments), arguments.name)
     if os.geteuid() != 0 and not is_journal_readable():
@@ -31,12 +39,33 @@ def run(arguments: Arguments, streams: Streams) -> int:
             " (or sudo appliance logs)"
         )
         return int(Exit.PERMISSION)
-    streams.out.stream.flush()
     try:
-        command = journal_command(arguments, terminal=sys.stdout.isatty())
-        os.execvp(command[0], command)  # noqa: S606 - no shell, and this process has no more to do
+        return _relay(journal_command(arguments), streams.out, as_json=arguments.json)
+    except BrokenPipeError:
+        raise
     except OSError as error:
         raise CliError(f"journalctl cannot be run: {error.strerror}", Exit.FAILED) from error
+
+
+def _relay(command: Sequence[str], out: Terminal, *, as_json: bool) -> int:
+    """Pass on the output of a command while it comes; return its exit status."""
+    lines, text = JournalLines(MOST_LINE_BYTES), codecs.getincrementaldecoder("utf-8")("replace")
+    with subprocess.Popen(  # noqa: S603 - no shell
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
+    ) as journal:
+        try:
+            while journal.stdout is not None and (
+                data := os.read(journal.stdout.fileno(), _READ_BYTES)
+            ):
+                if as_json:
+                    out.write(json_text(text.decode(data)))
+                else:
+                    out.write("".join(f"{line}\n" for line in lines.take(data)))
+        except BaseException:
+            journal.kill()
+            raise
+        out.write("".join(f"{line}\n" for line in lines.end()))
+        return journal.wait()
 
 
 def is_journal_readable(journals: Sequence[Path] = _JOURNALS) -> bool:
@@ -48,7 +77,7 @@ def is_journal_readable(journals: Sequence[Path] = _JOURNALS) -> bool:
     return not files or any(os.access(file, os.R_OK) for file in files)
 
 
-def journal_command(arguments: Arguments, *, terminal: bool) -> list[str]:
+def journal_command(arguments: Arguments) -> list[str]:
     """Return the journalctl command line. Raises `OSError` where there is no journalctl."""
     command = ["journalctl"]
     if arguments.name is None:
@@ -58,9 +87,7 @@ def journal_command(arguments: Arguments, *, terminal: bool) -> list[str]:
     command += _window(command, arguments)
     if arguments.follow:
         command.append("-f")
-    if arguments.json:
-        command += ["-o", "json"]
-    return command if terminal else [*command, "--no-pager"]
+    return [*command, *(("-o", "json") if arguments.json else ("--all",)), "--no-pager"]
 
 
 def _window(command: Sequence[str], arguments: Arguments) -> tuple[str, ...]:

@@ -73,4 +73,4 @@ def _render(check: ProfileCheck, arguments: Arguments, streams: Streams) -> None
     if arguments.json:
         streams.out.document(texts)
     else:
-        streams.out.write("\n".join(texts.values()))
+        streams.out.content("\n".join(texts.values()))

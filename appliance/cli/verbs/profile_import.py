@@ -120,7 +120,7 @@ def _print_profile(file: DraftFile, out: Terminal, *, is_first: bool) -> None:
     if not is_first:
         out.line("")
     out.line(f"# {file.draft.name}{SUFFIX}")
-    out.write(file.text)
+    out.content(file.text)
 
 
 def _summary(file: DraftFile, path: Path | None) -> Iterator[str]:

@@ -100,7 +100,7 @@ def _print(made: MadeProfile, path: Path | None, arguments: Arguments, streams: 
     if arguments.json:
         streams.out.document(_document(made, path))
     elif path is None:
-        streams.out.write(made.text)
+        streams.out.content(made.text)
         streams.out.stream.flush()
     for note in made.notes:
         streams.err.line(note)

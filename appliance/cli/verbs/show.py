@@ -80,7 +80,7 @@ def _file(path: Path, arguments: Arguments, out: Terminal) -> int:
     if arguments.json:
         out.document({"path": str(path), "text": text})
     else:
-        out.write(text if text.endswith("\n") else f"{text}\n")
+        out.content(text if text.endswith("\n") else f"{text}\n")
     return int(Exit.OK)
 
 

@@ -17,7 +17,7 @@ from appliance.cli.arguments import Arguments
 from appliance.cli.credential_questions import table_lines
 from appliance.cli.failures import CliError, need_root
 from appliance.cli.health_questions import result_of
-from appliance.cli.terminal import Streams, Terminal
+from appliance.cli.terminal import Streams, Style, Terminal
 from appliance.domain.alerts import SendOutcome, Severity
 from appliance.domain.paths import TARGETS_FILE
 from appliance.domain.targets import (
@@ -71,7 +71,7 @@ def carry_out(desk: TargetDesk, arguments: Arguments, streams: Streams) -> int:
         case "qr":
             _show_code(_subscription(desk.targets(), arguments.name), streams.out)
         case "heartbeat":
-            url = _address(arguments, "address of the outside watch (empty: none): ")
+            url = _address(arguments, "address of the outside watch (empty: none): ", streams.err)
             desk.set_heartbeat(_checked("the address", check_web_address, url) if url else "")
             _say("pinged once a minute" if url else "nothing is pinged", arguments, streams)
         case _:
@@ -93,7 +93,7 @@ def _check(arguments: Arguments) -> None:
 
 def _add(desk: TargetDesk, arguments: Arguments, streams: Streams) -> None:
     name = _checked("the name", check_name, arguments.name)
-    url = _address(arguments, f"address of {name}: ")
+    url = _address(arguments, f"address of {name}: ", streams.err)
     kind = _checked("the address", kind_of, url)
     if kind != NTFY:
         checked = check_by_apprise(url)
@@ -118,12 +118,12 @@ def _add(desk: TargetDesk, arguments: Arguments, streams: Streams) -> None:
     _say(f"{name} is told of alerts; to try it: appliance target test {name}", arguments, streams)
 
 
-def _address(arguments: Arguments, question: str) -> str:
+def _address(arguments: Arguments, question: str, err: Terminal) -> str:
     """Return the address of the command line, of standard input, or as typed at the terminal."""
     if arguments.url not in {None, "-"}:
-        sys.stderr.write(
+        err.line(
             "the address was in the list of processes, and is in the shell's history:"
-            " leave --url out to be asked for it\n"
+            " leave --url out to be asked for it"
         )
         return str(arguments.url)
     if arguments.url is None and sys.stdin.isatty():
@@ -203,7 +203,7 @@ def _show_code(link: str, out: Terminal) -> None:
     for upper, lower in zip(rows[::2], rows[1::2], strict=True):
         text = "".join(_BLOCKS[pair] for pair in zip(upper, lower, strict=True))
         # White on black whatever the colours of the terminal are: readers want light around dark.
-        out.line(out.paint(text, "97;40"))
+        out.line(out.paint(text, Style.WHITE_ON_BLACK))
     out.line("scan it with an Android phone that has the app ntfy; on others subscribe by hand")
 
 

@@ -86,7 +86,7 @@ class _Top:
                 wanted = Arguments(
                     name=pressed.name, lines=None, since=None, follow=True, json=False
                 )
-                self._feed.show_log(journal_command(wanted, terminal=False))
+                self._feed.show_log(journal_command(wanted))
             case "end-log":
                 self._feed.stop_log()
             case "":

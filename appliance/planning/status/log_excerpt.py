@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
+from appliance.domain.plain_text import last_redraw, plain
 from appliance.engines import ENGINES
 
 LINES: Final = 10
@@ -19,7 +20,6 @@ LINES_READ: Final = 1000
 _SHOWN_CHARACTERS: Final = 400
 _READ_CHARACTERS: Final = 2000
 
-_COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
 _PREFIXES: Final = tuple(engine.log_prefixes for engine in ENGINES.values())
 
 
@@ -61,8 +61,8 @@ def excerpt(lines: Iterable[str]) -> tuple[str, ...]:
 
 
 def short_line(line: str) -> str:
-    """Return one line of an engine's log without colours, fit for a display of one line."""
-    return _shortened(" ".join(_COLOUR.sub("", line[:_READ_CHARACTERS]).split()))
+    """Return one line of an engine's log as plain text, fit for a display of one line."""
+    return _shortened(" ".join(_plain(line).split()))
 
 
 def _folded(lines: Iterable[str]) -> dict[str, bool]:
@@ -70,7 +70,7 @@ def _folded(lines: Iterable[str]) -> dict[str, bool]:
     found: dict[str, bool] = {}
     unwinding: set[str] = set()
     for line in lines:
-        speaker, level, text = _parted(line[:_READ_CHARACTERS])
+        speaker, level, text = _parted(line)
         if _TRACEBACK in text:
             unwinding.add(speaker)
             continue
@@ -92,7 +92,7 @@ def _names_error(level: str, text: str) -> bool:
 
 def _parted(line: str) -> tuple[str, str, str]:
     """Return a line's process, its level (empty: none is stated) and its text."""
-    text = _COLOUR.sub("", line).rstrip()
+    text = _plain(line).rstrip()
     speaker = level = ""
     if match := _PROCESS.match(text):
         speaker, text = match[match.lastindex or 0], text[match.end() :]
@@ -106,6 +106,10 @@ def _parted(line: str) -> tuple[str, str, str]:
     if match := _GROUP.match(text):
         text = text[match.end() :]
     return speaker, level, text
+
+
+def _plain(line: str) -> str:
+    return plain(last_redraw(line)[:_READ_CHARACTERS])
 
 
 def _shortened(text: str) -> str:

@@ -590,19 +590,19 @@ def test_wait_times_out_on_a_silent_operation(box: CliBox) -> None:
     [
         (
             ("genesis",),
-            "-u appliance-backend-genesis.service -n 100 --no-pager",
+            "-u appliance-backend-genesis.service -n 100 --all --no-pager",
         ),
         (
             (),
-            "-u appliance-supervisor.service -u appliance-backend-*.service -n 100 --no-pager",
+            "-u appliance-supervisor.service -u appliance-backend-*.service -n 100 --all --no-pager",
         ),
         (
             ("genesis", "-f", "-n", "5"),
-            "-u appliance-backend-genesis.service -n 5 -f --no-pager",
+            "-u appliance-backend-genesis.service -n 5 -f --all --no-pager",
         ),
         (
             ("genesis", "--since", "10m"),
-            "-u appliance-backend-genesis.service --since -600s --no-pager",
+            "-u appliance-backend-genesis.service --since -600s --all --no-pager",
         ),
         (
             ("genesis", "--since", "yesterday", "--json"),
@@ -625,7 +625,7 @@ def test_last_logs_of_a_span_are_found_by_their_cursor(box: CliBox) -> None:
     )
     ended = box.run("logs", "genesis", "--since", "10m", "-n", "2", "-f")
     unit = "-u appliance-backend-genesis.service"
-    assert ended.out == f"{unit} --cursor=s=2 --no-tail -f --no-pager\n"
+    assert ended.out == f"{unit} --cursor=s=2 --no-tail -f --all --no-pager\n"
 
 
 def test_logs_of_an_empty_span(box: CliBox) -> None:
@@ -633,7 +633,7 @@ def test_logs_of_an_empty_span(box: CliBox) -> None:
     box.program("journalctl", 'case " $* " in *" -r "*) ;; *) echo "$@";; esac')
     ended = box.run("logs", "genesis", "--since", "10m", "-n", "2")
     unit = "-u appliance-backend-genesis.service"
-    assert ended.out == f"{unit} --since -600s -n 2 --no-pager\n"
+    assert ended.out == f"{unit} --since -600s -n 2 --all --no-pager\n"
 
 
 def test_logs_of_an_unknown_profile(box: CliBox) -> None:

@@ -99,11 +99,12 @@ def test_an_address_comes_from_standard_input(box: Box) -> None:
 
 
 def test_an_address_on_the_command_line_is_warned_of(
-    box: Box, capsys: pytest.CaptureFixture[str]
+    box: Box,
 ) -> None:
     """An operator who gives it as an argument learns who could read it."""
-    assert box.target("add", "phone", "--url", PHONE).status == 0
-    told = capsys.readouterr().err
+    added = box.target("add", "phone", "--url", PHONE)
+    assert added.status == 0
+    told = added.err
     assert "list of processes" in told
     assert "SECRET" not in told
 

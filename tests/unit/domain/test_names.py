@@ -95,6 +95,7 @@ _SHARED = frozenset(
         "domain",
         "domain.names",
         "domain.paths",
+        "domain.plain_text",
         "planning",
         "planning.memory",
         "protocol",

@@ -268,7 +268,7 @@ def test_the_log_is_shown_and_its_reader_ends(box: CliBox) -> None:
         it.press(b"l")
         screen = until_shown(it, lambda text: "second line" in text)
         assert "log of genesis" in screen
-        assert "loaded ?[2Jall" in screen
+        assert "loaded all" in screen
         it.press(b"l")
         until_shown(it, lambda text: "PROFILE" in text)
         assert not Path(f"/proc/{pid_file.read_text().strip()}").exists()
