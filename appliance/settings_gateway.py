@@ -78,8 +78,8 @@ class GatewaySettings(BaseModel):
     )
     origins: Origins = Field(
         default=[],
-        description="origins of web pages that may send requests without a key from a browser on this "
-        'machine, such as "https://chat.example.org"',
+        description="origins of web pages that may send requests from a browser, without a key on this machine, and "
+        'read the answers, such as "https://chat.example.org"',
     )
     drain: Deadline = Field(
         default=600.0,

@@ -102,11 +102,16 @@ class RoutingTable:
             self.ready[model] = routed
         return routed
 
-    def readiness(self, name: str, key: Key | None) -> bool | Refusal:
-        """Tell whether a request to a profile may go now; False: the request waits for a change.
+    def readiness(self, name: str, key: Key | None, *, is_work: bool = True) -> bool | Refusal:
+        """Tell whether a request to a profile may go now; False: not before a change.
 
         Asks for a switch, where that is allowed and needed. A request that waits is routed again
         after the change: another profile may then be the default.
+
+        Args:
+            name: Profile.
+            key: Key of the request; None: a request from this machine, without a key.
+            is_work: The request is for an answer of the model, so that it may cause a switch.
         """
         if name in self._open:
             return True
@@ -115,7 +120,7 @@ class RoutingTable:
         profile = self._catalogue.get(name)
         if profile is None:
             return profile_not_applied(name)
-        switches = may_switch(key) and not self._state.paused
+        switches = is_work and may_switch(key) and not self._state.paused
         found = readiness(profile, self._state, may_switch=switches)
         if found is not False or not _is_down(name, self._state):
             return found

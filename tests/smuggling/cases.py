@@ -13,11 +13,13 @@ SENTINEL = b"/v1/sentinel"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taken:
-    """A request as the engine has to get it."""
+    """A request as the engine has to get it, but that it gets GET for HEAD."""
 
     method: bytes = b"POST"
     target: bytes = CHAT
     body: bytes = BODY
+    status: int = 200
+    """Status that the client is told."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,9 +97,9 @@ def asking_sentinel() -> bytes:
     return get(SENTINEL)
 
 
-def got(target: bytes = b"/v1/thing") -> Taken:
+def got(target: bytes = b"/v1/thing", *, status: int = 200) -> Taken:
     """Return the request as the engine receives it."""
-    return Taken(method=b"GET", target=target, body=b"")
+    return Taken(method=b"GET", target=target, body=b"", status=status)
 
 
 def unique(cases: Iterable[Case]) -> tuple[Case, ...]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import pytest
 import pytest_asyncio
 
-from tests.smuggling.cases import SENTINEL, Case, Taken, asking_sentinel
+from tests.smuggling.cases import SENTINEL, Case, asking_sentinel
 from tests.smuggling.client import CUTS, Client, Cut, Said, at_once, connected
 from tests.smuggling.corpus import REQUESTS
 from tests.smuggling.engine import ScriptedEngine
@@ -107,11 +107,9 @@ async def check_in_step(client: Client) -> None:
 
 def check_requests(case: Case, outcome: Outcome, where: str) -> None:
     """The engine got the requests of the case, and no other."""
-    got = [
-        Taken(method=request.method, target=request.target, body=request.body)
-        for request in outcome.requests
-    ]
-    assert got == list(case.taken)[: len(got) if case.droppable else None], where
+    got = [(request.method, request.target, request.body) for request in outcome.requests]
+    wanted = [(_sent(one.method), one.target, one.body) for one in case.taken]
+    assert got == wanted[: len(got) if case.droppable else None], where
     assert got or not case.taken, where
 
 
@@ -119,7 +117,8 @@ def check_answers(case: Case, outcome: Outcome, where: str) -> None:
     """Each request was answered once, and nothing was said beyond that."""
     statuses = [said.status for said in outcome.answers]
     assert all(said.whole for said in outcome.answers), where
-    assert statuses[: len(outcome.requests)] == [200] * len(outcome.requests), where
+    told = [one.status for one in case.taken][: len(outcome.requests)]
+    assert statuses[: len(outcome.requests)] == told, where
     if case.refused:
         assert statuses[-1] in case.refused, where
     if case.unfinished or case.droppable:
@@ -140,10 +139,15 @@ def check_reference(case: Case, outcome: Outcome, where: str) -> None:
     reading = read_leniently(case.raw)
     assert len(outcome.requests) <= len(reading.requests), f"{where}: h11 says {reading.error}"
     for ours, theirs in zip(outcome.requests, reading.requests, strict=False):
-        assert ours.method == theirs.method, where
+        assert ours.method == _sent(theirs.method), where
         assert theirs.target.endswith(ours.target), where
         assert ours.body == theirs.body, where
         assert interesting(ours) == interesting(theirs), where
+
+
+def _sent(method: bytes) -> bytes:
+    """Return the method that the engine gets: not every engine answers HEAD."""
+    return b"GET" if method == b"HEAD" else method
 
 
 def interesting(request: Read) -> list[tuple[bytes, bytes]]:

@@ -19,7 +19,7 @@ from appliance.gateway.callback_guard import end_faulty, guarded
 from appliance.gateway.downstream.socket_options import has_left, reset_on_close, tune
 from appliance.gateway.http import response_head
 from appliance.gateway.http.head_cache import CachedHead
-from appliance.gateway.http.request_head import RequestHead, may_begin_head
+from appliance.gateway.http.request_head import RequestHead, find_origin, may_begin_head
 from appliance.gateway.http.request_parser import IncomingBody, parse_request_head
 from appliance.gateway.relay.exchange import Exchange
 from appliance.gateway.relay.reply import build_error_response
@@ -211,11 +211,11 @@ class ClientConnection(asyncio.Protocol):
         end = data.find(b"\r\n\r\n") + 4
         most = self._relay.limits.head_bytes
         if end > most or (end == _NOT_FOUND and len(data) > most):
-            self._refuse(HEAD_TOO_LARGE)
+            self._refuse(HEAD_TOO_LARGE, data[:most])
         elif end > _NOT_FOUND:
             self._parse_head(data, end)
         elif data and data != b"\r" and not may_begin_head(data):
-            self._refuse(MALFORMED_REQUEST)
+            self._refuse(MALFORMED_REQUEST, data)
         else:
             if data and not self._rest:
                 self.deadline_s = self._loop.time() + self._relay.limits.head_s
@@ -225,10 +225,10 @@ class ClientConnection(asyncio.Protocol):
         raw = data[:end]
         head = parse_request_head(raw, self._relay.limits.headers)
         if isinstance(head, Refusal):
-            self._refuse(head)
+            self._refuse(head, raw)
             return
         self._head = head
-        refusal = self._relay.examine(head)
+        refusal = self._relay.examine(head, is_encrypted=self._is_encrypted)
         if refusal is not None:
             self._refuse(refusal)
             return
@@ -452,12 +452,21 @@ class ClientConnection(asyncio.Protocol):
 
     # Refusals, deadlines, and the end of the connection.
 
-    def _refuse(self, why: Refusal) -> None:
-        """Refuse a request that is not read to its end, and close."""
+    def _refuse(self, why: Refusal, raw: bytes = b"") -> None:
+        """Refuse a request that is not read to its end, and close.
+
+        Args:
+            why: Refusal.
+            raw: What has come of a head that is not parsed.
+        """
         self._drop_body()
         self._take_ahead()
-        self.write(build_error_response(self._head, why, close=True))
+        self._write_error(why, raw)
         self._linger()
+
+    def _write_error(self, why: Refusal, raw: bytes) -> None:
+        cors = b"" if self._head is not None else self._relay.cors_lines(find_origin(raw))
+        self.write(build_error_response(self._head, why, close=True, cors=cors))
 
     def _linger(self) -> None:
         """Write no more, but let the client finish: closing at once could discard the refusal."""
@@ -502,7 +511,7 @@ class ClientConnection(asyncio.Protocol):
         elif self._body is not None and self._body.may_continue(now_s, self._relay.limits):
             self.deadline_s = now_s + self._relay.limits.body_s
         elif self._state is _BODY or (self._state is _HEAD and self._rest):
-            self._refuse(TOO_SLOW)
+            self._refuse(TOO_SLOW, self._rest)
         elif self._state is _HEAD:
             self._close()
         else:
@@ -553,7 +562,7 @@ class ClientConnection(asyncio.Protocol):
     def evict(self, why: Refusal) -> None:
         """End the connection now, for another client; do not wait for this client to read why."""
         if self._state is _BODY or (self._state is _HEAD and self._rest):
-            self.write(build_error_response(self._head, why, close=True))
+            self._write_error(why, self._rest)
         if self._exchange is not None:
             self._exchange.cut(why)
         self._drop_body()
@@ -564,6 +573,12 @@ class ClientConnection(asyncio.Protocol):
             self.abort()
         elif self._transport is not None:
             self._transport.close()
+
+    @property
+    def _is_encrypted(self) -> bool:
+        """Tell whether the client uses TLS."""
+        transport = self._transport
+        return transport is not None and transport.get_extra_info("ssl_object") is not None
 
     def _unwritten(self) -> int:
         return 0 if self._transport is None else self._transport.get_write_buffer_size()

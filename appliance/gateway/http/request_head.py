@@ -8,6 +8,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
+from urllib.parse import unquote_plus
 
 from appliance.domain.gateway import Refusal
 from appliance.planning.routing import refusals
@@ -41,11 +42,18 @@ _SPECIAL: Final = frozenset(
         b"http2-settings",
         b"origin",
         b"sec-fetch-site",
+        b"access-control-request-method",
+        b"access-control-request-headers",
+        b"access-control-request-private-network",
         _LEASE,
     }
 )
 """Headers on which the gateway itself acts. Of these only `_KEPT` go on to the engine."""
 _KEPT: Final = frozenset({b"content-type", b"content-encoding", b"origin", b"sec-fetch-site"})
+_READS: Final = frozenset({b"GET", b"HEAD", b"OPTIONS"})
+_IGNORABLE: Final = re.compile(rb"(?:h2c|http/.*|tls/.*)?")
+"""Protocols of ``Upgrade`` whose clients go on in HTTP/1.1 when the offer is ignored (RFC 9110, 7.8)."""
+_ORIGIN_LINE: Final = re.compile(rb"\r\n(?i:origin):[ \t]*([!-~]{1,300})[ \t]*\r\n")
 _ONCE: Final = _SPECIAL - {b"connection", b"te", b"trailer", b"keep-alive", b"proxy-connection"}
 
 _CONTROLS: Final = bytes((*range(0x20), 0x7F))
@@ -63,6 +71,16 @@ _CHARSETS: Final = frozenset(
 """Parameters of a media type that do not change how a body is parsed."""
 _DIGITS: Final = 19
 """Most digits of a length: more would not fit into 64 bits."""
+
+
+@dataclass(frozen=True, slots=True)
+class PreflightRequest:
+    """Question of a browser whether a web page may send a request (Fetch standard, CORS-preflight)."""
+
+    headers: bytes
+    """Headers that the page sets, as the browser lists them; empty: none."""
+    is_private: bool
+    """Whether the page is of a public network, and asks for this address on a private one."""
 
 
 @dataclass(slots=True)
@@ -97,6 +115,16 @@ class RequestHead:
     """Header ``Sec-Fetch-Site``: how that page is related to this address; None: absent."""
     lease: bytes | None = None
     """Header ``X-Appliance-Lease``; None: absent."""
+    preflight: PreflightRequest | None = None
+    """Question of a browser that the gateway answers; None: the request is an ordinary one."""
+    model: str | None = None
+    """Model that the query of the target names; None: it names none."""
+    is_read: bool = False
+    """Whether the method is one of those that read, and no websocket begins: without a body such a
+    request is no work for a model."""
+    cors: bytes = b""
+    """Header lines of every response to the request, once `Relay.examine` ran: whether a web page may
+    read it."""
     keyless: Refusal | None = None
     """Reason why the request needs a key even on loopback, once `Relay.examine` ran; None: it needs
     none."""
@@ -155,14 +183,12 @@ def _check(
     if b"connection" in seen:
         tokens = _tokens(seen[b"connection"])
         close = close or b"close" in tokens
-        websocket = (
-            not old
-            and b"upgrade" in tokens
-            and _tokens(seen.get(b"upgrade", b"")) == {b"websocket"}
-        )
+        if b"upgrade" in tokens and not old:
+            offer = _check_upgrade(method, length, _tokens(seen.get(b"upgrade", b"")))
+            if isinstance(offer, Refusal):
+                return offer
+            websocket = offer
         lines = _without(lines, tokens)
-    if websocket and (length or method != b"GET"):
-        return bad_request("a websocket begins with GET and has no body")
     path = origin_form.partition(b"?")[0].decode("ascii")
     try:
         path_class = PathClass() if path == "*" else classify_path(method.decode("ascii"), path)
@@ -186,6 +212,9 @@ def _check(
         seen.get(b"origin"),
         seen.get(b"sec-fetch-site"),
         seen.get(_LEASE),
+        _preflight(method, seen),
+        _model_of_query(origin_form),
+        method in _READS and not websocket,
     )
 
 
@@ -203,7 +232,9 @@ def build_engine_head(
     before, start = head.sent
     if before is not own_lines or plain:
         lines = _without_coding(head.lines) if plain else head.lines
-        start = b"%b %b HTTP/1.1\r\n%b%b" % (head.method, head.target, own_lines, lines)
+        # Not every engine answers HEAD: the exchange takes the head of the response to GET.
+        method = b"GET" if head.method == b"HEAD" else head.method
+        start = b"%b %b HTTP/1.1\r\n%b%b" % (method, head.target, own_lines, lines)
         if not plain:
             head.sent = own_lines, start
     if length or head.method in _WITH_BODY:
@@ -211,6 +242,12 @@ def build_engine_head(
     if head.websocket:
         return start + b"Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
     return start + b"\r\n"
+
+
+def find_origin(raw: bytes) -> bytes | None:
+    """Return the header ``Origin`` of a head that was refused or is incomplete; None: absent, or not one."""
+    found = _ORIGIN_LINE.findall(raw)
+    return found[0] if len(found) == 1 else None
 
 
 def may_begin_head(raw: bytes) -> bool:
@@ -292,6 +329,37 @@ def _check_supported(seen: dict[bytes, bytes], *, old: bool) -> Refusal | None:
     if not old and seen.get(b"expect", _CONTINUE).strip(b" \t").lower() != _CONTINUE:
         return refusals.EXPECTATION_FAILED
     return None
+
+
+def _check_upgrade(method: bytes, length: int, offered: set[bytes]) -> bool | Refusal:
+    """Tell whether a websocket begins; False: nothing is offered that would have to be refused."""
+    if offered != {b"websocket"}:
+        is_ignorable = all(map(_IGNORABLE.fullmatch, offered))
+        return False if is_ignorable else refusals.UPGRADE_NOT_SUPPORTED
+    if length or method != b"GET":
+        return bad_request("a websocket begins with GET and has no body")
+    return True
+
+
+def _preflight(method: bytes, seen: dict[bytes, bytes]) -> PreflightRequest | None:
+    if (
+        method != b"OPTIONS"
+        or b"origin" not in seen
+        or b"access-control-request-method" not in seen
+    ):
+        return None
+    return PreflightRequest(
+        seen.get(b"access-control-request-headers", b""),
+        seen.get(b"access-control-request-private-network", b"").strip(b" \t") == b"true",
+    )
+
+
+def _model_of_query(target: bytes) -> str | None:
+    """Return the first model that a query names, as llama-server's ``/props?model=`` does."""
+    query = target.partition(b"?")[2]
+    named = (part for part in query.split(b"&") if part.startswith(b"model="))
+    value = next(named, b"")[len(b"model=") :]
+    return unquote_plus(value.decode("ascii")) or None
 
 
 def _is_utf8(media_type: bytes) -> bool:

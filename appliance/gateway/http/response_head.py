@@ -1,10 +1,13 @@
 """Heads of engines' responses for clients, and responses of the gateway itself."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from http import HTTPStatus
 from typing import Final
+
+from appliance.gateway.http.request_head import PreflightRequest
 
 _SPECIAL: Final = frozenset(
     {
@@ -17,9 +20,19 @@ _SPECIAL: Final = frozenset(
         b"upgrade",
         b"content-length",
         b"content-type",
+        b"access-control-allow-credentials",
+        b"access-control-allow-headers",
+        b"access-control-allow-methods",
+        b"access-control-allow-origin",
+        b"access-control-allow-private-network",
+        b"access-control-expose-headers",
+        b"access-control-max-age",
     }
 )
 """Headers on which the gateway itself acts. Of these only `content-type` goes on unchanged."""
+_PREFLIGHT_S: Final = 600
+"""Time for which a browser may go by the answer to a preflight."""
+_HEADER_LIST: Final = re.compile(rb"[A-Za-z0-9!#$%&'*+.^_`|~, \t-]+")
 
 LAST_CHUNK: Final = b"0\r\n\r\n"
 CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -105,15 +118,16 @@ def _framing(status: int, seen: dict[bytes, bytes]) -> Framing | None:
     return Framing.LENGTH if b"content-length" in seen else Framing.CLOSE
 
 
-def build_relayed_head(head: ResponseHead, *, chunked: bool, close: bool) -> bytes:
+def build_relayed_head(head: ResponseHead, *, headers: bytes, chunked: bool, close: bool) -> bytes:
     """Return an engine's head in the form for a client.
 
     Args:
         head: Head of the engine's response.
+        headers: Further header lines, each with CR LF.
         chunked: A body of unknown length goes out in chunks; else until the connection closes.
         close: The connection ends with this response.
     """
-    end = b"Connection: close\r\n\r\n" if close else b"\r\n"
+    end = headers + (b"Connection: close\r\n\r\n" if close else b"\r\n")
     if head.framing is Framing.LENGTH:
         return b"%bContent-Length: %b\r\n%b" % (head.lines, head.length, end)
     if head.framing is Framing.NONE:
@@ -125,16 +139,19 @@ def build_relayed_head(head: ResponseHead, *, chunked: bool, close: bool) -> byt
     return head.lines + end
 
 
-def build_relayed_response(head: ResponseHead, payload: bytes, *, close: bool) -> bytes:
+def build_relayed_response(
+    head: ResponseHead, payload: bytes, *, headers: bytes, close: bool
+) -> bytes:
     """Return an engine's whole response in the form for a client.
 
     Args:
         head: Head of the engine's response; its length is ignored.
         payload: Body.
+        headers: Further header lines, each with CR LF.
         close: The connection ends with this response.
     """
-    end = b"\r\nConnection: close" if close else b""
-    return b"%bContent-Length: %d%b\r\n\r\n%b" % (head.lines, len(payload), end, payload)
+    end = b"Connection: close\r\n\r\n" if close else b"\r\n"
+    return b"%b%bContent-Length: %d\r\n%b%b" % (head.lines, headers, len(payload), end, payload)
 
 
 def build_switch_head(head: ResponseHead) -> bytes:
@@ -166,12 +183,36 @@ def build_json_response(
     return head if head_only else head + body
 
 
-def build_stream_head(*, chunked: bool, close: bool) -> bytes:
+def build_cors_lines(origin: bytes) -> bytes:
+    """Return the lines that let a web page of this origin read a response (Fetch standard)."""
+    return (
+        b"Access-Control-Allow-Origin: %b\r\nAccess-Control-Expose-Headers: *\r\nVary: Origin\r\n"
+        % origin.strip(b" \t")
+    )
+
+
+def build_preflight_response(preflight: PreflightRequest, *, headers: bytes, close: bool) -> bytes:
+    """Return the answer that lets a web page send its request, with the headers that it asks for."""
+    lines = b"Access-Control-Allow-Methods: GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS\r\n"
+    if _HEADER_LIST.fullmatch(preflight.headers):
+        lines += b"Access-Control-Allow-Headers: %b\r\n" % preflight.headers
+    if preflight.is_private:
+        lines += b"Access-Control-Allow-Private-Network: true\r\n"
+    end = b"Connection: close\r\n\r\n" if close else b"\r\n"
+    return b"HTTP/1.1 204 No Content\r\n%b%bAccess-Control-Max-Age: %d\r\n%b" % (
+        headers,
+        lines,
+        _PREFLIGHT_S,
+        end,
+    )
+
+
+def build_stream_head(*, headers: bytes, chunked: bool, close: bool) -> bytes:
     """Return the head of a stream that begins before the engine responds."""
     lines = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-cache\r\n"
     if chunked:
         lines += b"Transfer-Encoding: chunked\r\n"
-    return lines + (b"Connection: close\r\n\r\n" if close else b"\r\n")
+    return lines + headers + (b"Connection: close\r\n\r\n" if close else b"\r\n")
 
 
 def encode_chunk(data: bytes) -> bytes:

@@ -113,7 +113,7 @@ class ProbeExchange:
             return False
         self._engine, self._sent = engine, True
         sent_s = self._clock()
-        engine.send(self, self._head, self._body, head_only=False)
+        engine.send(self, self._head, self._body, head_first=False)
         self._emit(LaneAdmitted(sent_s))
         return True
 

@@ -29,7 +29,13 @@ from appliance.planning.routing.body_changes import LONG_BYTES, Pieces
 from appliance.planning.routing.form_body import FormBody
 from appliance.planning.routing.json_body import BodyError, JsonBody
 from appliance.planning.routing.json_scanner import scan_plain_object
-from appliance.planning.routing.refusals import ENGINE_FAILED, ENGINE_UNREACHABLE, GATEWAY_FAULT
+from appliance.planning.routing.refusals import (
+    ENGINE_FAILED,
+    ENGINE_UNREACHABLE,
+    GATEWAY_FAULT,
+    model_not_ready,
+    websocket_refused,
+)
 
 if TYPE_CHECKING:
     from appliance.gateway.downstream.client_connection import ClientConnection
@@ -41,6 +47,9 @@ _GRACE_S: Final = 1.0
 """Time for that state: systemd notifies the supervisor, and that the gateway, in a few
 milliseconds."""
 _SWITCHING_PROTOCOLS: Final = 101
+_TOO_MANY: Final = 429
+_SERVER_FAULT: Final = 500
+_NOT_IMPLEMENTED: Final = 501
 _NO_REQUEST: Final = (b"", b"")
 
 
@@ -188,6 +197,10 @@ class Exchange:
 
     def start(self) -> None:
         """Handle the request, which was received as a whole."""
+        if self._head.preflight is not None:
+            self.reply.allow(self._head.preflight)
+            self._end()
+            return
         path_class = self._head.path_class
         if path_class.is_model_list:
             self._list_models(path_class.model)
@@ -200,6 +213,8 @@ class Exchange:
                 return
             self._plain = True
             self._model, self.streams = plain
+        else:
+            self._model = self._head.model
         self._route()
 
     def _parse(self, body: bytes) -> None:
@@ -255,7 +270,8 @@ class Exchange:
         if isinstance(routed, Refusal):
             self.refuse(routed)
             return
-        readiness = router.readiness(routed.name, self.key)
+        is_work = not self._head.is_read or bool(self._body)
+        readiness = router.readiness(routed.name, self.key, is_work=is_work)
         if readiness is True:
             self._send(routed)
             return
@@ -263,10 +279,12 @@ class Exchange:
             self._send(routed)
             return
         self._observe(routed.name)
-        if readiness is False:
+        if readiness is not False:
+            self.refuse(readiness)
+        elif is_work:
             self._hold()
         else:
-            self.refuse(readiness)
+            self.refuse(model_not_ready(routed.name))
 
     def _may_pass(self, profile: str) -> bool:
         """Tell whether a profile is kept from all requests but those of the lane's lease."""
@@ -350,7 +368,9 @@ class Exchange:
         self._state = _WAITING
         self._engine = engine
         head, body = self._request
-        engine.send(self, head, body, head_only=self._head.method == b"HEAD")
+        # Of these the head decides whether the body is wanted.
+        head_first = self._head.websocket or self._head.method == b"HEAD"
+        engine.send(self, head, body, head_first=head_first)
 
     def unreachable(self) -> None:
         """Route again in a moment: the supervisor may have sent a new state by then."""
@@ -371,10 +391,18 @@ class Exchange:
         if head.websocket or head.status == _SWITCHING_PROTOCOLS:
             self._switch_protocols(head)
             return
+        if self._head.websocket and _is_for_client(head.status):
+            self._drop_engine()
+            self.refuse(websocket_refused(self._head.path, head.status))
+            return
         self._state = _RESPONDING
         if self._relay.closing:
             self.reply.close = True
         self.reply.begin(head)
+        if self._head.method == b"HEAD":
+            self._drop_engine()
+            self.reply.deliver(b"", complete=True)
+            self._end()
 
     def _switch_protocols(self, head: ResponseHead) -> None:
         if not self._head.websocket:
@@ -409,7 +437,9 @@ class Exchange:
             self._end()
             return
         close = self._close or self._relay.closing
-        response = response_head.build_relayed_response(head, payload, close=close)
+        response = response_head.build_relayed_response(
+            head, payload, headers=self._head.cors, close=close
+        )
         self._client.write_whole(response, close=close)
         self._finish(head.status, payload[-TAIL_BYTES:], len(payload))
 
@@ -528,3 +558,8 @@ class Exchange:
         engine, self._engine = self._engine, None
         if engine is not None:
             engine.abort()
+
+
+def _is_for_client(status: int) -> bool:
+    """Tell whether a status is about the request, and not about the engine's own state."""
+    return (status < _SERVER_FAULT and status != _TOO_MANY) or status == _NOT_IMPLEMENTED

@@ -15,6 +15,7 @@ from appliance.gateway.callback_guard import end_faulty
 from appliance.gateway.downstream.client_connection import LAST_REQUEST_S, ClientConnection
 from appliance.gateway.downstream.peers import Peers
 from appliance.gateway.http.request_head import RequestHead
+from appliance.gateway.http.response_head import build_cors_lines
 from appliance.gateway.relay.capacity import Capacity, CountedConnection
 from appliance.gateway.relay.hold_queue import HoldQueue
 from appliance.gateway.relay.protocols import KeyChecker, LaneHolder, Observer
@@ -207,13 +208,29 @@ class Relay:
         if not len(self._clients):
             self._alone.set()
 
-    def examine(self, head: RequestHead) -> Refusal | None:
-        """Check what all requests with the same head share; return a refusal, or None."""
+    def cors_lines(self, origin: bytes | None) -> bytes:
+        """Return the header lines of responses to a web page; empty: it may not read them."""
+        policy = self._origin_policy
+        is_allowed = origin is not None and policy is not None and policy.allows(origin)
+        return build_cors_lines(origin) if origin is not None and is_allowed else b""
+
+    def examine(self, head: RequestHead, *, is_encrypted: bool = False) -> Refusal | None:
+        """Check what all requests with the same head share; return a refusal, or None.
+
+        Args:
+            head: Request head, which is told what follows from it.
+            is_encrypted: The connection uses TLS.
+        """
+        if head.origin is not None:
+            head.cors = self.cors_lines(head.origin)
+        if head.preflight is not None:
+            # Whatever the path, so that the page can read why its request is refused.
+            return None if head.cors else refusals.ORIGIN_REFUSED
         path_class = head.path_class
         if path_class.is_admin and head.path not in self._allowed:
             return refusals.path_not_exposed(head.path)
         if path_class.api is Api.OLLAMA and head.path not in self._allowed:
-            return refusals.ollama_not_spoken(head.path)
+            return refusals.ollama_not_spoken(head.path, _base_url(head, is_encrypted=is_encrypted))
         if self._origin_policy is not None:
             head.keyless = self._origin_policy.refusal(head.host, head.origin, head.site)
         bare = head.authorization is None and head.api_key is None
@@ -232,6 +249,8 @@ class Relay:
         """
         if length > self.body_bytes:
             return refusals.body_too_large(self.body_bytes)
+        if head.preflight is not None:
+            return None
         key = None
         if head.authorization is not None or head.api_key is not None:
             try:
@@ -240,7 +259,9 @@ class Relay:
                 return refusals.KEY_UNKNOWN
         if key is not None:
             return key
-        return head.keyless if loopback else refusals.KEY_MISSING
+        if loopback:
+            return head.keyless
+        return refusals.KEY_UNKNOWN if _has_credential(head) else refusals.KEY_MISSING
 
     def renew_upstream(self, routed: Routed) -> Upstream:
         """Return the upstream of a profile that is new or was applied anew."""
@@ -272,6 +293,18 @@ class Relay:
             upstream.pool.sweep(now_s)
             idle += upstream.pool.idle
         return bool(len(self._clients) or idle)
+
+
+def _has_credential(head: RequestHead) -> bool:
+    """Tell whether a request has any text in the place of a key."""
+    _, _, text = (head.authorization or b"").strip().partition(b" ")
+    return bool(text.strip() or (head.api_key or b"").strip())
+
+
+def _base_url(head: RequestHead, *, is_encrypted: bool) -> str:
+    """Return the base URL of OpenAI's API, by the name that the client has for this address."""
+    host = (head.host or b"127.0.0.1:8010").decode("ascii").strip()
+    return f"http{'s' if is_encrypted else ''}://{host}/v1"
 
 
 def _in_flight(upstreams: Iterable[Upstream]) -> set[UpstreamRequest]:

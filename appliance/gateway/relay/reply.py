@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from appliance.domain.gateway import Api, Refusal
 from appliance.gateway.http import response_head
-from appliance.gateway.http.request_head import RequestHead
+from appliance.gateway.http.request_head import PreflightRequest, RequestHead
 from appliance.gateway.http.response_head import Framing, ResponseHead
 from appliance.planning.routing.error_format import (
     encode_comment,
@@ -32,7 +32,9 @@ TAIL_BYTES: Final = 8 << 10
 _ERROR_BYTES: Final = 64 << 10
 """Longest message of an engine's error that is put into a stream."""
 _OK: Final = 200
+_NO_CONTENT: Final = 204
 _UNAUTHORIZED: Final = 401
+_UPGRADE_REQUIRED: Final = 426
 
 
 class ReplyStage(Enum):
@@ -84,9 +86,18 @@ class Reply:
         self.status = _OK
         head_only = self._head.method == b"HEAD"
         response = response_head.build_json_response(
-            _OK, body, close=self.close, head_only=head_only
+            _OK, body, headers=self._head.cors, close=self.close, head_only=head_only
         )
         self._client.write(response)
+
+    def allow(self, preflight: PreflightRequest) -> None:
+        """Tell a browser that the web page may send its request."""
+        self.status = _NO_CONTENT
+        self._client.write(
+            response_head.build_preflight_response(
+                preflight, headers=self._head.cors, close=self.close
+            )
+        )
 
     def open(self, comment: str) -> None:
         """Send a comment, in a stream of events that begins before the engine responds."""
@@ -96,7 +107,9 @@ class Reply:
             self._events = True
             self._chunked = not self._head.old
             self.status = _OK
-            head = response_head.build_stream_head(chunked=self._chunked, close=self.close)
+            head = response_head.build_stream_head(
+                headers=self._head.cors, chunked=self._chunked, close=self.close
+            )
             self._client.write(head + (response_head.encode_chunk(out) if self._chunked else out))
         else:
             self._client.write(response_head.encode_chunk(out) if self._chunked else out)
@@ -115,7 +128,7 @@ class Reply:
         self._events = head.events and unknown
         self._chunked = unknown and not self._head.old
         self._pending_head = response_head.build_relayed_head(
-            head, chunked=self._chunked, close=self.close
+            head, headers=self._head.cors, chunked=self._chunked, close=self.close
         )
         if self._head.method == b"HEAD":
             self._chunked = False
@@ -129,7 +142,11 @@ class Reply:
         self.stage = ReplyStage.RELAYING
         self.status = head.status
         self._remember(payload)
-        self._client.write(response_head.build_relayed_response(head, payload, close=self.close))
+        self._client.write(
+            response_head.build_relayed_response(
+                head, payload, headers=self._head.cors, close=self.close
+            )
+        )
 
     def switch_protocols(self, head: ResponseHead) -> None:
         """Tell the client that the engine agrees to another protocol."""
@@ -196,20 +213,25 @@ class Reply:
         return b"".join((*self._previous, *self._last))[-TAIL_BYTES:]
 
 
-def build_error_response(head: RequestHead | None, why: Refusal, *, close: bool) -> bytes:
+def build_error_response(
+    head: RequestHead | None, why: Refusal, *, close: bool, cors: bytes = b""
+) -> bytes:
     """Return a refusal as a whole response.
 
     Args:
         head: Request head; None: it could not be parsed.
         why: Refusal.
         close: The connection ends with the response.
+        cors: Lines for a web page, where there is no head that has them.
     """
     api = Api.OTHER if head is None else head.path_class.api
-    headers = b""
+    headers = cors if head is None else head.cors
     if why.retry_after_s is not None:
-        headers = b"Retry-After: %d\r\n" % why.retry_after_s
+        headers += b"Retry-After: %d\r\n" % why.retry_after_s
     if why.status == _UNAUTHORIZED:
         headers += b"WWW-Authenticate: Bearer\r\n"
+    if why.status == _UPGRADE_REQUIRED:
+        headers += b"Upgrade: HTTP/1.1\r\nConnection: Upgrade\r\n"
     head_only = head is not None and head.method == b"HEAD"
     return response_head.build_json_response(
         why.status, encode_error(api, why), headers=headers, close=close, head_only=head_only

@@ -92,7 +92,7 @@ class EngineConnection(asyncio.Protocol):
 
     __slots__ = (
         "_head_delivered",
-        "_head_only",
+        "_head_first",
         "_parser",
         "_paused",
         "_pool",
@@ -111,7 +111,7 @@ class EngineConnection(asyncio.Protocol):
         """Request on the connection; None: it is idle, or no response is wanted any more."""
         self._parser: ResponseParser | None = None
         """Parser of the response; None: no byte of the response was received."""
-        self._head_only = self._head_delivered = self._used = self._paused = self._tunnel = False
+        self._head_first = self._head_delivered = self._used = self._paused = self._tunnel = False
         self.idle_since_s = 0.0
         self.is_closing: Callable[[], bool] = _true
         """Tell whether no request may be sent: the transport's own method, because the pool calls it
@@ -120,7 +120,7 @@ class EngineConnection(asyncio.Protocol):
     # Calls of the exchange and the pool.
 
     def send(
-        self, request: UpstreamRequest, head: bytes, body: bytes | Pieces, *, head_only: bool
+        self, request: UpstreamRequest, head: bytes, body: bytes | Pieces, *, head_first: bool
     ) -> None:
         """Write a request; the response goes to its callbacks.
 
@@ -128,11 +128,11 @@ class EngineConnection(asyncio.Protocol):
             request: Called back until the end of the response.
             head: Request head.
             body: Whole request body.
-            head_only: The response has no body, whatever its head says.
+            head_first: The request is told the response's head before its body, also of a short one.
         """
         self._request = request
         self._parser = None
-        self._head_only = head_only
+        self._head_first = head_first
         self._head_delivered = False
         if self._transport is None:
             return
@@ -253,7 +253,7 @@ class EngineConnection(asyncio.Protocol):
     def _deliver_cached(self, request: UpstreamRequest, data: bytes) -> bool:
         """Deliver a response received at once under a cached head; False: no such response."""
         cached = self._pool.cached_head
-        if cached is None or self._head_only:
+        if cached is None or self._head_first:
             return False
         match = cached[0].match(data)
         if match is None:
@@ -304,9 +304,9 @@ class EngineConnection(asyncio.Protocol):
         if head.websocket:
             if parser.rest:
                 request.write_to_client(parser.rest)
-        elif parser.complete or self._head_only:
-            payload = b"" if self._head_only else parser.take_body()
-            self._end_response(keeps=parser.keeps and not self._head_only)
+        elif parser.complete:
+            payload = parser.take_body()
+            self._end_response(keeps=parser.keeps)
             request.deliver(payload, complete=True)
         else:
             payload = parser.take_body()

@@ -1,5 +1,7 @@
 """Origin policy: without a key, programs of this machine are served, and web pages are not.
 
+A page whose origin is allowed may also read what it gets, with a key or without one.
+
 A browser on this machine lets every page that it shows send requests to 127.0.0.1. Three headers
 tell them apart: ``Origin`` and ``Sec-Fetch-Site`` (Fetch standard), which no page can forge, and
 ``Host``, which is the page's own name once that name has been made to resolve to 127.0.0.1 (DNS
@@ -33,6 +35,10 @@ class OriginPolicy:
             names=frozenset(name.lower() for name in names),
             origins=frozenset(origin.lower() for origin in origins),
         )
+
+    def allows(self, origin: bytes) -> bool:
+        """Tell whether a web page of this origin may read what the gateway answers."""
+        return self._is_allowed(_normalize(origin))
 
     def refusal(
         self, host: bytes | None, origin: bytes | None, site: bytes | None

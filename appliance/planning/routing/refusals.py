@@ -22,6 +22,11 @@ HEAD_TOO_LARGE: Final = Refusal(
 TOO_SLOW: Final = Refusal(
     status=408, code="too_slow", message="the request came too slowly; ask again"
 )
+UPGRADE_NOT_SUPPORTED: Final = Refusal(
+    status=426,
+    code="upgrade_not_supported",
+    message="the gateway changes to no protocol but websocket: send the request in HTTP/1.1, without Upgrade",
+)
 METHOD_NOT_IMPLEMENTED: Final = Refusal(
     status=501, code="method_not_implemented", message="the gateway does not support this method"
 )
@@ -208,6 +213,33 @@ def model_failed(profile: str, *, is_repaired: bool) -> Refusal:
     )
 
 
+def model_not_ready(profile: str) -> Refusal:
+    """Return the refusal of a request that only looks, while requests for answers wait for the profile."""
+    return Refusal(
+        status=503,
+        code="model_not_ready",
+        message=f"{profile} is being loaded, replaced or measured, and is not asked meanwhile; requests for "
+        "answers wait for it, appliance status tells how far it is",
+        param="model",
+        retry_after_s=5,
+    )
+
+
+def websocket_refused(path: str, status: int) -> Refusal:
+    """Return the refusal of a websocket that the engine does not take.
+
+    Args:
+        path: Path of the request.
+        status: Status of the engine's response.
+    """
+    return Refusal(
+        status=426,
+        code="websocket_refused",
+        message=f"the engine takes no websocket at {path[:200]} (it answered {status}): send the request in "
+        "HTTP/1.1, without Upgrade",
+    )
+
+
 def model_retired(profile: str) -> Refusal:
     return Refusal(
         status=404,
@@ -238,14 +270,19 @@ def box_paused(*, lent: bool) -> Refusal:
     )
 
 
-def ollama_not_spoken(path: str) -> Refusal:
-    """Return the refusal of a path of Ollama's own API."""
+def ollama_not_spoken(path: str, base_url: str) -> Refusal:
+    """Return the refusal of a path of Ollama's own API.
+
+    Args:
+        path: Path of the request.
+        base_url: Base URL of OpenAI's API at the address that the client knows.
+    """
     return Refusal(
         status=404,
         code="ollama_not_spoken",
         message=f"{path[:200]} is Ollama's API, which is not spoken here: OpenAI's is, with the base URL "
-        "of this address and /v1 (models: /v1/models, chat: /v1/chat/completions), and Anthropic's at "
-        "/v1/messages",
+        f"{base_url} (models: /v1/models, chat: /v1/chat/completions), and Anthropic's at /v1/messages; "
+        "choose OpenAI compatible in the client",
     )
 
 

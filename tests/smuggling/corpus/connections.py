@@ -106,7 +106,7 @@ CASES: tuple[Case, ...] = (
         "expect-continue-and-two-lengths", post(b"Expect: 100-continue", b"Content-Length: 13")
     ),
     # Only a websocket is let through, and only once the engine has agreed: this one does not.
-    taken("upgrade-unknown", post(b"Connection: Upgrade", b"Upgrade: x")),
+    refused("upgrade-unknown", post(b"Connection: Upgrade", b"Upgrade: x"), 426),
     taken(
         "upgrade-http2",
         get(
@@ -134,17 +134,17 @@ CASES: tuple[Case, ...] = (
     taken("upgrade-without-connection", get(b"/v1/thing", b"Upgrade: websocket"), got()),
     taken("upgrade-connection-alone", get(b"/v1/thing", b"Connection: upgrade"), got()),
     taken("upgrade-tls", get(b"/v1/thing", b"Connection: Upgrade", b"Upgrade: TLS/1.0"), got()),
-    taken("upgrade-websocket-declined", get(b"/v1/thing", *_WEBSOCKET), got()),
+    taken("upgrade-websocket-declined", get(b"/v1/thing", *_WEBSOCKET), got(status=426)),
     taken(
         "upgrade-websocket-declined-and-more",
         get(b"/v1/thing", *_WEBSOCKET) + get(b"/v1/b"),
-        got(),
+        got(status=426),
         got(b"/v1/b"),
     ),
-    taken(
+    refused(
         "upgrade-websocket-among-others",
         get(b"/v1/thing", b"Connection: Upgrade", b"Upgrade: h2c, websocket"),
-        got(),
+        426,
     ),
     refused(
         "upgrade-websocket-with-two-lengths",

@@ -11,7 +11,7 @@ import h11
 
 from appliance.domain.gateway import Key, Limits, Routed, Standing, State
 from appliance.domain.profile import Endpoint
-from appliance.gateway.relay.protocols import RequestProgress
+from appliance.gateway.relay.protocols import KeyChecker, RequestProgress
 from appliance.gateway.relay.relay import Relay
 from appliance.gateway.routing_table import RoutingTable
 from appliance.planning.routing.origin_policy import OriginPolicy
@@ -223,6 +223,7 @@ async def rigged(
     allowed: Iterable[str] = (),
     profile: Routed | None = None,
     origin_policy: OriginPolicy | None = None,
+    key_checker: KeyChecker | None = None,
 ) -> AsyncIterator[Rig]:
     """A relay whose one profile, genesis, is the engine with this script, and serves."""
     async with AsyncExitStack() as stack:
@@ -237,7 +238,7 @@ async def rigged(
         relay = Relay(
             router=table,
             observer=watcher,
-            key_checker=OneKeyChecker(),
+            key_checker=OneKeyChecker() if key_checker is None else key_checker,
             limits=limits,
             allowed=frozenset(allowed),
             origin_policy=origin_policy,

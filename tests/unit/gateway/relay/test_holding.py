@@ -52,7 +52,7 @@ async def test_released_to_another() -> None:
         old = Routed(name="aeon", served=(), engine_name="aeon", endpoint=Endpoint(port=1))
         rig.table.adopt({"aeon": old, **rig.table.catalogue})
         rig.table.take(State(target=("aeon",), held=frozenset({"aeon", "genesis"})))
-        caller = await asked(rig, get("/health"))
+        caller = await asked(rig, post({"messages": []}))
         rig.tell(Standing.SERVING)
         assert (await caller.answer()).body == b"new"
         assert [seen.profile for seen in rig.watcher.seen] == ["aeon", "genesis"]

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from appliance.domain.gateway import Routed, Standing, State
 from appliance.domain.profile import Endpoint
+from appliance.gateway.keys import KeyRing
 from appliance.planning.routing.origin_policy import OriginPolicy
 from tests.fakes.engine_server import (
     CHUNKED,
@@ -198,13 +199,12 @@ async def test_request_in_chunks() -> None:
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "OPTIONS", "DELETE"])
 async def test_other_methods(method: str) -> None:
-    """Requests without a body go on; the response to HEAD has no body, whatever its length says."""
+    """Requests without a body go on; the response to HEAD is the head of that to GET."""
 
     async def script(talk: Talk) -> None:
         while True:
-            heard = await talk.request()
-            answer = sized(b"12345", headers=b"Allow: GET\r\n")
-            await talk.say(answer[:-5] if heard.line.startswith(b"HEAD") else answer)
+            await talk.request()
+            await talk.say(sized(b"12345", headers=b"Allow: GET\r\n"))
 
     async with rigged(script) as rig:
         for _ in range(2):
@@ -212,7 +212,8 @@ async def test_other_methods(method: str) -> None:
             assert (answer.status, answer.headers["content-length"]) == (200, "5")
             assert answer.body == (b"" if method == "HEAD" else b"12345")
             assert answer.whole
-        assert rig.engine.heard[0].line == f"{method} /health HTTP/1.1".encode()
+        sent = "GET" if method == "HEAD" else method
+        assert rig.engine.heard[0].line == f"{sent} /health HTTP/1.1".encode()
 
 
 @pytest.mark.parametrize("status", [b"204 No Content", b"304 Not Modified"])
@@ -400,6 +401,35 @@ async def test_keys() -> None:
         assert len(rig.engine.heard) == 2
 
 
+TYPED_WRONGLY = (
+    "apl-1f3a9c2e_5b0c7d",
+    "Apl_1f3a9c2e_5b0c7d",
+    "1f3a9c2e_5b0c7d",
+    "sk-x",
+    "apl_1f_5b",
+)
+
+
+@pytest.mark.parametrize(
+    "given", ["Authorization: Bearer {}", "x-api-key: {}", "Authorization: {}"]
+)
+@pytest.mark.parametrize("typed", [*TYPED_WRONGLY, ""])
+async def test_a_key_that_is_typed_wrongly(tmp_path: Path, given: str, typed: str) -> None:
+    """Where a key is needed, any text that is none is called unknown; only no text at all is called missing."""
+    async with rigged(answering(), loopback=False, key_checker=KeyRing(tmp_path)) as rig:
+        answer = await rig.ask(post(headers=given.format(typed) + "\r\n"))
+        is_missing = not typed or given == "Authorization: {}"
+        assert answer.error["code"] == ("key_missing" if is_missing else "key_unknown")
+
+
+@pytest.mark.parametrize(("typed", "status"), [("sk-x", 200), ("none", 200), ("apl_x_y", 401)])
+async def test_a_made_up_key_on_this_machine(tmp_path: Path, typed: str, status: int) -> None:
+    """No key is needed there, so that any text will do, but for one in the form of a key of this box."""
+    async with rigged(answering(sized(b"{}")), key_checker=KeyRing(tmp_path)) as rig:
+        for header in ("Authorization: Bearer ", "x-api-key: "):
+            assert (await rig.ask(post(headers=f"{header}{typed}\r\n"))).status == status
+
+
 @pytest.mark.parametrize(
     ("headers", "status"),
     [
@@ -446,6 +476,7 @@ async def test_ollamas_clients_are_told_what_is_spoken(raw: bytes) -> None:
         assert answer.status == 404
         assert answer.headers["content-type"] == "application/json"
         (text,) = json.loads(answer.body).values()
+        assert "the base URL http://box/v1 (" in text
         assert "/v1/chat/completions" in text
         assert "Ollama" in text
         assert rig.engine.talks == []

@@ -3,9 +3,11 @@
 import asyncio
 import os
 
+import pytest
+
 from appliance.domain.gateway import Standing
 from tests.fakes.engine_server import Talk, answering, sized
-from tests.unit.gateway.relay.rig import QUICK, get, rigged
+from tests.unit.gateway.relay.rig import QUICK, get, post, rigged
 from tests.waiting import settle, until
 
 OFFER = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: x\r\n"
@@ -13,6 +15,18 @@ AGREED = (
     b"HTTP/1.1 101 Switching Protocols\r\nSec-WebSocket-Accept: y\r\n"
     b"Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
 )
+
+
+REFUSING = (
+    b"200 OK",
+    b"307 Temporary Redirect",
+    b"400 Bad Request",
+    b"403 Forbidden",
+    b"404 Not Found",
+    b"405 Method Not Allowed",
+    b"501 Not Implemented",
+)
+"""Statuses with which engines answer a websocket at a path that has none."""
 
 
 async def echo(talk: Talk) -> None:
@@ -72,17 +86,46 @@ async def test_engine_ends() -> None:
         assert rig.relay.in_flight(["genesis"]) == 0
 
 
-async def test_engine_does_not_agree() -> None:
-    """An engine that does not agree sends an ordinary response, and the connection stays usable."""
-    async with rigged(answering(sized(b"no", b"404 Not Found"))) as rig:
+@pytest.mark.parametrize(
+    ("response", "status"),
+    [
+        *((sized(b"no", text), 426) for text in REFUSING),
+        (b"HTTP/1.1 404 Not Found\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nno\r\n0\r\n\r\n", 426),
+        (sized(b"no", b"503 Service Unavailable"), 503),
+        (sized(b"no", b"500 Internal Server Error"), 500),
+        (sized(b"no", b"429 Too Many Requests"), 429),
+    ],
+)
+async def test_engine_does_not_agree(response: bytes, status: int) -> None:
+    """A websocket that the engine does not take is told 426, by which clients fall back at once to HTTP.
+
+    A state of the engine's own is told as it is. The connection stays usable.
+    """
+    async with rigged(answering(response)) as rig:
         caller = await rig.connect()
         for _ in range(2):
-            await caller.send(get("/", headers=OFFER) + get("/health"))
-            answers = [await caller.answer() for _ in range(2)]
-            assert [(a.status, a.body, a.whole) for a in answers] == [(404, b"no", True)] * 2
+            await caller.send(get("/v1/responses", headers=OFFER) + post())
+            answer, other = [await caller.answer() for _ in range(2)]
+            assert (answer.status, answer.whole, other.body) == (status, True, b"no")
+            if status == 426:
+                assert answer.headers["upgrade"] == "HTTP/1.1"
+                assert answer.error["code"] == "websocket_refused"
+                assert "send the request in HTTP/1.1" in str(answer.error["message"])
         await caller.send(get("/", headers=OFFER) + b"\x81\x05hello")
-        assert [(await caller.answer()).status for _ in range(2)] == [404, 400]
+        assert [(await caller.answer()).status for _ in range(2)] == [status, 400]
         assert await caller.ended()
+        assert rig.relay.in_flight(["genesis"]) == 0
+
+
+@pytest.mark.parametrize("protocol", ["x", "websocket, x", "h2c, websocket", "mqtt"])
+async def test_protocol_that_nobody_knows(protocol: str) -> None:
+    """Another protocol than websocket is refused with 426 before an engine is asked, for GET and POST."""
+    async with rigged(answering(sized(b"no"))) as rig:
+        offer = f"Connection: Upgrade\r\nUpgrade: {protocol}\r\n"
+        for raw in (get("/", headers=offer), post(headers=offer)):
+            answer = await rig.ask(raw)
+            assert (answer.status, answer.error["code"]) == (426, "upgrade_not_supported")
+        assert rig.engine.heard == []
 
 
 async def test_held() -> None:
