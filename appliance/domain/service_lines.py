@@ -46,7 +46,7 @@ class NotifierTally:
         if self.fault:
             return f"no target is known: {self.fault}"
         if not self.targets:
-            return "no targets: appliance target add"
+            return "no targets: sudo appliance target add NAME"
         parts = [_counted(self.targets, "target"), f"{self.sent} sent"]
         if self.failed:
             parts.append(f"{self.failed} failed")

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
     from appliance.planning.status.document import AlertSection
 
-_ADD_TARGET: Final = "appliance target add NAME URL"
 _WITHIN_DAY_S: Final = 86_400.0
 
 
@@ -93,10 +92,10 @@ def _heartbeat(delivery: Json) -> str:
     if trouble := text_in(delivery, "heartbeat_trouble"):
         beat = f"{trouble} (last heartbeat{when or ': none'})"
     if not number_in(delivery, "targets"):
-        untold = f"nobody is told of alerts: {_ADD_TARGET}"
+        untold = "nobody is told of alerts: sudo appliance target add NAME"
         return f"{untold} · {beat}" if is_set else untold
     if not is_set and not trouble:
-        return f"nobody would notice if this box died: {_ADD_TARGET}"
+        return "nobody would notice if this box died: sudo appliance target heartbeat"
     return beat
 
 

@@ -79,7 +79,7 @@ def test_silences_and_windows_outlive_the_agent(fleet: Fleet) -> None:
 
 def test_the_state_is_a_document_for_people(fleet: Fleet) -> None:
     """The status nags while nobody is told, in both of its forms."""
-    nag = "nobody is told of alerts: appliance target add NAME URL · outbox empty"
+    nag = "nobody is told of alerts: sudo appliance target add NAME · outbox empty"
     lines = fleet.box.run("appliance", "status", user=OPERATOR).stdout.splitlines()
     assert "alerts 0" in lines[0]
     assert lines[-1] == nag
@@ -91,7 +91,7 @@ def test_the_state_is_a_document_for_people(fleet: Fleet) -> None:
     done = fleet.box.run("appliance", "alerts", "test", user=OPERATOR, check=False)
     assert (done.returncode, done.stderr) == (
         1,
-        "nobody would be told: appliance target add NAME URL\n",
+        "nobody would be told: sudo appliance target add NAME\n",
     )
 
 

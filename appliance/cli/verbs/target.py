@@ -55,7 +55,8 @@ def run(arguments: Arguments, streams: Streams) -> int:
     if arguments.action == "test":
         return _test(arguments, streams)
     if os.geteuid() != 0:
-        raise need_root(f"target {arguments.action}{f' {arguments.name}' * bool(arguments.name)}")
+        named = f" {arguments.name}" if arguments.name else ""
+        raise need_root(f"target {arguments.action}{named}")
     desk = TargetDesk(Path(TARGETS_FILE), load_settings().target_names, Systemctl())
     return carry_out(desk, arguments, streams)
 

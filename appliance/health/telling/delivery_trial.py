@@ -68,7 +68,7 @@ class DeliveryTrial:
         """
         known = self._figures.targets()
         if not known:
-            raise PreconditionError("nobody would be told: appliance target add NAME URL")
+            raise PreconditionError("nobody would be told: sudo appliance target add NAME")
         if target is not None and target not in known:
             raise NotFoundError(f'no target "{short(target)}": appliance target ls')
         targets = known if target is None else [target]

@@ -35,7 +35,7 @@ from appliance.planning.importing.server_command import (
 
 ALWAYS_SO: Final[Mapping[str, str]] = {
     why.HOST: "a backend listens on loopback: clients of other machines use the gateway",
-    why.KEY: "the gateway holds the keys: appliance key add",
+    why.KEY: "the gateway holds the keys: appliance key add NAME",
     **{reason: reason for reason in (why.TLS, why.CORS, why.METRICS, why.OFFLINE)},
 }
 """Sentences about what the appliance does in place of an option, by the reason for which the option is refused."""

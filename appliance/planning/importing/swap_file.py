@@ -52,7 +52,7 @@ _FATES: Final[Mapping[str, tuple[DispositionKind, str]]] = {
         DispositionKind.DROPPED,
         "parallel says how many requests the engine serves at once",
     ),
-    "apiKeys": (DispositionKind.CHANGED, "the gateway has its own keys: appliance key add"),
+    "apiKeys": (DispositionKind.CHANGED, "the gateway has its own keys: appliance key add NAME"),
     "hooks": (
         DispositionKind.CHANGED,
         "appliance switch NAME commits a profile, which a boot then starts",

@@ -31,7 +31,7 @@ ROW = {
     },
 }
 
-UNTOLD = "nobody is told of alerts: appliance target add NAME URL"
+UNTOLD = "nobody is told of alerts: sudo appliance target add NAME"
 
 
 @pytest.fixture(autouse=True)
@@ -117,7 +117,7 @@ def test_a_quiet_box_says_so(box: CliBox) -> None:
         ),
         (
             {"heartbeat_set": False, "heartbeat_s": None},
-            "nobody would notice if this box died: appliance target add NAME URL · outbox empty",
+            "nobody would notice if this box died: sudo appliance target heartbeat · outbox empty",
         ),
         (
             {"heartbeat_trouble": "not reached: phone", "heartbeat_s": 720.0},

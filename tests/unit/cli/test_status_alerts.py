@@ -83,7 +83,7 @@ async def test_alerts_stand_below_their_subject(box: CliBox) -> None:
         "alert   nas #A18 down: no route, since HH:MM (5 h), not sent",
         "alert   gone #A19 down, since HH:MM (5 h), sent HH:MM",
         "aeon ended badly",
-        "nobody would notice if this box died: appliance target add NAME URL · outbox empty",
+        "nobody would notice if this box died: sudo appliance target heartbeat · outbox empty",
     ]
 
 

@@ -8,7 +8,7 @@ from appliance.domain.service_lines import CheckTally, NotifierTally, leaving_li
 @pytest.mark.parametrize(
     ("tally", "troubles", "line"),
     [
-        (NotifierTally(targets=0), {}, "no targets: appliance target add"),
+        (NotifierTally(targets=0), {}, "no targets: sudo appliance target add NAME"),
         (
             NotifierTally(targets=0, fault="targets.toml:3: unknown key"),
             {},

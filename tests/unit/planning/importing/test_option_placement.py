@@ -155,13 +155,23 @@ def test_keys_of_sglang(options: str, key: str, value: object) -> None:
     ("command", "option", "outcome", "reason"),
     [
         (LLAMA + "--host 0.0.0.0", "--host 0.0.0.0", DispositionKind.CHANGED, "loopback"),
-        (LLAMA + "--api-key sk-1", "--api-key …", DispositionKind.CHANGED, "appliance key add"),
-        (LLAMA + '--api-key "$K"', "--api-key …", DispositionKind.CHANGED, "appliance key add"),
+        (
+            LLAMA + "--api-key sk-1",
+            "--api-key …",
+            DispositionKind.CHANGED,
+            "appliance key add NAME",
+        ),
+        (
+            LLAMA + '--api-key "$K"',
+            "--api-key …",
+            DispositionKind.CHANGED,
+            "appliance key add NAME",
+        ),
         (
             LLAMA + "--api-key-file /k",
             "--api-key-file /k",
             DispositionKind.CHANGED,
-            "appliance key add",
+            "appliance key add NAME",
         ),
         (LLAMA + "--metrics", "--metrics", DispositionKind.CHANGED, "metrics are always on"),
         (LLAMA + "--rpc a:1", "--rpc a:1", DispositionKind.DROPPED, "another machine"),
