@@ -20,6 +20,7 @@ from appliance import __version__
 from appliance.adapters.files.durable import write_file
 from appliance.adapters.files.regular import read_small_file, stamp
 from appliance.domain.errors import SettingsError, StoreError
+from appliance.domain.json_reader import decode_json
 from appliance.domain.paths import SETTINGS_FILE
 from appliance.protocol.json_dataclasses import from_json
 
@@ -167,7 +168,7 @@ def settings_sources(env: Mapping[str, str]) -> Mapping[str, object]:
 def _cached(cache: Path, sources: Mapping[str, object]) -> SettingsSnapshot | None:
     """Return the settings that were read from the same sources; None: there are none, or no longer."""
     try:
-        kept = json.loads(read_small_file(cache, _MOST_CACHED_BYTES))
+        kept = decode_json(read_small_file(cache, _MOST_CACHED_BYTES))
         if kept["sources"] == sources:
             return snapshot_of(kept["settings"])
     except (OSError, ValueError, TypeError, LookupError, SettingsError):
@@ -200,7 +201,7 @@ def _printed(printer: Sequence[str]) -> str:
 def snapshot_of(document: str) -> SettingsSnapshot:
     """Return the snapshot in a printed document. Raises `SettingsError`."""
     try:
-        return from_json(SettingsSnapshot, json.loads(document))
+        return from_json(SettingsSnapshot, decode_json(document))
     except ValueError as error:
         raise SettingsError(f"the settings cannot be read: their reader printed {error}") from error
 

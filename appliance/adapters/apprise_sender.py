@@ -14,6 +14,7 @@ from typing import Final
 from appliance.adapters import apprise_program
 from appliance.adapters.apprise_program import DEADLINE_S
 from appliance.domain.alerts import Message, SendOutcome, SendResult, Severity
+from appliance.domain.json_reader import decode_json
 
 _COMMAND: Final = (sys.executable, "-I", apprise_program.__file__)
 _AUTHORITIES: Final = Path("/etc/ssl/certs/ca-certificates.crt")
@@ -87,7 +88,7 @@ def _environment() -> dict[str, str]:
 
 def _result(answer: bytes) -> SendResult:
     try:
-        document = json.loads(answer[:_MOST_ANSWER_BYTES])
+        document = decode_json(answer[:_MOST_ANSWER_BYTES])
         return SendResult(outcome=SendOutcome(document["outcome"]), text=str(document["text"]))
     except (ValueError, KeyError, TypeError):
         return SendResult(outcome=SendOutcome.RETRY, text="apprise ended without an answer")

@@ -14,6 +14,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 
 from appliance.adapters.files.durable import read_regular, write_file
 from appliance.domain.errors import StoreError
+from appliance.domain.json_reader import decode_json
 
 MOST_CHARACTERS: Final = 256
 """Longest text that is hashed."""
@@ -78,11 +79,11 @@ class CredentialFile(Generic[StoredT]):
         if content is None:
             raise StoreError(f"{path} is no regular file: remove it")
         try:
-            document = json.loads(content)
+            document = decode_json(content)
             if document["format"] != _FORMAT:
                 raise StoreError(f"{path} was written by another release of the appliance")
             return tuple(self._decode(entry) for entry in document[self._kind])
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise StoreError(f"{path} is damaged: remove it, and make new {self._kind}") from error
 
     def write(self, stored: Sequence[StoredT]) -> None:

@@ -14,9 +14,10 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final, TypeVar
 
+from appliance.adapters.response_body import read_body
 from appliance.domain.errors import BackendError
 from appliance.domain.gateway import EngineLoad, EngineMetrics
-from appliance.domain.plain_text import plain
+from appliance.domain.json_reader import decode_json
 from appliance.domain.profile import Applied, Endpoint, WarmUp
 from appliance.domain.running_facts import SelfDescription
 from appliance.engines.shared.self_report import ReportPage
@@ -27,6 +28,7 @@ from appliance.planning.verification.self_description import (
     report_pages,
     together,
 )
+from appliance.planning.wording import short
 
 _PROMPT: Final = "Say hello."
 _MAX_TOKENS: Final = 4
@@ -69,7 +71,7 @@ class HttpBackend:
         except TimeoutError as error:
             raise BackendError(f"no answer within {timeout_s:.0f} s") from error
         except (OSError, http.client.HTTPException, ValueError) as error:
-            raise BackendError(f"invalid answer: {error}") from error
+            raise BackendError(f"invalid answer: {_fault_in(error)}") from error
         finally:
             _abort(connection)
         return f"answered in {time.monotonic() - began:.2f} s"
@@ -100,7 +102,7 @@ async def _read(
     try:
         async with asyncio.timeout(_LOAD_TIMEOUT_S):
             return await asyncio.to_thread(read, connection, applied)
-    except (TimeoutError, OSError, http.client.HTTPException):
+    except (TimeoutError, OSError, http.client.HTTPException, ValueError):
         return None
     finally:
         _abort(connection)
@@ -119,11 +121,12 @@ def _ask(connection: http.client.HTTPConnection, applied: Applied) -> None:
         "POST", path, json.dumps(body).encode(), {"Content-Type": "application/json"}
     )
     response = connection.getresponse()
-    answer = response.read(_MAX_ANSWER_BYTES)
+    answer = read_body(response, _MAX_ANSWER_BYTES)
     if response.status != http.client.OK:
         # The body may repeat the request; the status is enough, and the log has the rest.
-        raise BackendError(f"{path} answered {response.status} {plain(response.reason)}")
-    if not _is_answer(applied.warm_up, json.loads(answer)):
+        reason = http.client.responses.get(response.status, "")  # not the engine's own words
+        raise BackendError(f"{path} answered {response.status} {reason}".rstrip())
+    if not _is_answer(applied.warm_up, decode_json(answer)):
         raise BackendError(f"{path} answered 200 without a result")
 
 
@@ -163,8 +166,9 @@ def _page(connection: http.client.HTTPConnection, path: str) -> tuple[str, bool]
     """Return a page, and whether that is all of it; None: there is no such page."""
     connection.request("GET", path)
     response = connection.getresponse()
-    text = response.read(_MAX_ANSWER_BYTES).decode(errors="replace")
-    is_whole = not response.read(1)
+    content = read_body(response, _MAX_ANSWER_BYTES + 1)
+    is_whole = len(content) <= _MAX_ANSWER_BYTES
+    text = content[:_MAX_ANSWER_BYTES].decode(errors="replace")
     if not is_whole:
         connection.close()  # the rest of a long answer is not read; the next request connects anew
     return (text, is_whole) if response.status == http.client.OK else None
@@ -176,6 +180,13 @@ def _request(applied: Applied) -> tuple[str, dict[str, Any]]:
         return "/v1/embeddings", {"model": requested_name(applied), "input": _PROMPT}
     path, body = request
     return path, {**body, "max_tokens": _MAX_TOKENS}
+
+
+def _fault_in(error: Exception) -> str:
+    """Return a phrase that quotes nothing of the engine, which HTTP's exceptions do."""
+    if isinstance(error, http.client.HTTPException) and not isinstance(error, OSError):
+        return f"it is not as HTTP says ({type(error).__name__})"
+    return short(str(error))
 
 
 def _is_answer(kind: WarmUp, answer: object) -> bool:

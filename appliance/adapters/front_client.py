@@ -14,6 +14,8 @@ from typing import Final
 
 import httptools
 
+from appliance.domain.json_reader import decode_json
+
 TakePiece = Callable[[bytes, float], None]
 """Taker of bytes of a body, with the time of their arrival by the loop's clock."""
 CONNECT_S: Final = 5.0
@@ -172,8 +174,8 @@ class FrontResponse(asyncio.Protocol):
 def _code(body: bytes | bytearray) -> str:
     """Return the code or type of an error response; empty: it has none."""
     try:
-        error = json.loads(body)["error"]
+        error = decode_json(body)["error"]
         words = [error.get("code"), error.get("type")]
-    except (ValueError, RecursionError, LookupError, TypeError, AttributeError):
+    except (ValueError, LookupError, TypeError, AttributeError):
         return ""
     return next((w for w in words if isinstance(w, str) and _CODE.match(w)), "")

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from appliance.adapters.files.regular import CachedFile
+from appliance.domain.json_reader import decode_json
 from appliance.domain.targets import TargetStanding
 from appliance.protocol.json_dataclasses import from_json
 
@@ -46,7 +47,7 @@ class TargetNamesFile:
     def targets(self) -> Sequence[TargetStanding]:
         """Return the targets; none where there is no file, those read last where it is damaged."""
         try:
-            self._targets = from_json(_TargetNames, json.loads(self._file.content())).targets
+            self._targets = from_json(_TargetNames, decode_json(self._file.content())).targets
             self.trouble = ""
         except FileNotFoundError:
             self._targets, self.trouble = (), ""

@@ -10,6 +10,7 @@ from types import FrameType
 from typing import Final, Self
 
 from appliance.cli.failures import CliError
+from appliance.domain.json_reader import decode_json
 from appliance.domain.paths import RUN_DIR
 from appliance.protocol.json_values import Json
 from appliance.protocol.run_request import EX_NOT_EXECUTABLE, EX_NOT_FOUND
@@ -91,7 +92,7 @@ class Launched:
         self._buffer += chunk
         while b"\n" in self._buffer:
             line, _, self._buffer = self._buffer.partition(b"\n")
-            yield json.loads(line)
+            yield decode_json(line)
 
 
 def check_program(program: str) -> None:

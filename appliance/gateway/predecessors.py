@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from appliance.adapters.files.regular import read_small_file, replace_volatile
+from appliance.domain.json_reader import decode_json
 
 _PREFIX: Final = "ending."
 _MAX_BYTES: Final = 1 << 20
-_UNREADABLE: Final = (OSError, ValueError, AttributeError, TypeError, RecursionError)
+_UNREADABLE: Final = (OSError, ValueError, AttributeError, TypeError)
 _CHECK_EVERY_S: Final = 0.1
 
 
@@ -74,7 +75,7 @@ class Predecessors:
                 continue
             counts: list[tuple[str, int]] = []
             with contextlib.suppress(*_UNREADABLE):
-                document = json.loads(read_small_file(path, _MAX_BYTES))
+                document = decode_json(read_small_file(path, _MAX_BYTES))
                 counts = [(str(name), int(n)) for name, n in document.items()]
             yield counts
 

@@ -16,6 +16,7 @@ from typing import Final
 
 from appliance.adapters.files.regular import read_small_file, replace_volatile
 from appliance.domain.gateway import Key, Refusal, Routed, Standing, State
+from appliance.domain.json_reader import decode_json
 from appliance.planning.routing.model_list import encode_model, encode_model_list
 from appliance.planning.routing.model_names import ModelDirectory, readiness
 from appliance.planning.routing.refusals import profile_not_applied
@@ -217,10 +218,10 @@ class RoutingTable:
         if self._file is None:
             return None
         try:
-            return decode_state(json.loads(read_small_file(self._file, _MAX_BYTES)))
+            return decode_state(decode_json(read_small_file(self._file, _MAX_BYTES)))
         except FileNotFoundError:
             return None
-        except (OSError, ValueError, RecursionError) as error:
+        except (OSError, ValueError) as error:
             _log.warning("the state file %s cannot be read: %s", self._file, error)
             return None
 

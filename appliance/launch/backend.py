@@ -17,6 +17,7 @@ from __future__ import annotations
 import os
 import time
 
+from appliance.domain.json_reader import decode_json
 from appliance.domain.paths import LEASE_DIR
 from appliance.launch.admission import leases
 from appliance.launch.program import ERROR, EX_USAGE, WARNING, Options, UsageError, run_program, say
@@ -183,10 +184,9 @@ def _command(text: str | None) -> tuple[str, ...]:
     """Parse a command written as a JSON list of words; empty for none."""
     if text is None:
         return ()
-    import json  # noqa: PLC0415
 
     try:
-        words = json.loads(text)
+        words = decode_json(text)
     except ValueError:
         words = None
     if not isinstance(words, list) or not words or not all(isinstance(w, str) for w in words):

@@ -23,6 +23,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from appliance.domain.alerts import Message, SendOutcome, SendResult, Severity
+from appliance.domain.json_reader import decode_json
 from appliance.domain.targets import PUBLIC_NTFY, NtfyAddress, Target, ntfy_address
 from appliance.notifier.web_client import WebAnswer, WebError, WebRequest, fetch
 
@@ -149,8 +150,8 @@ def _is_refusal(document: Mapping[str, Any]) -> bool:
 def _document(body: bytes) -> Mapping[str, Any]:
     """Return the JSON object of an answer; empty: there is none."""
     try:
-        document = json.loads(body)
-    except (ValueError, RecursionError):
+        document = decode_json(body)
+    except ValueError:
         return {}
     return document if isinstance(document, dict) else {}
 

@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Final
 
+from appliance.adapters.response_body import read_body
+
 DEADLINE_S: Final = 20.0
 _STEP_S: Final = 10.0
 """Time for a connection, and for each read of the answer."""
@@ -124,7 +126,7 @@ def _exchange(
         response = connection.getresponse()
         return WebAnswer(
             status=response.status,
-            body=response.read(_MOST_ANSWER_BYTES),
+            body=read_body(response, _MOST_ANSWER_BYTES),
             retry_after_s=retry_after(response.headers.get("Retry-After"), time.time()),
         )
     finally:

@@ -9,6 +9,7 @@ the program was changed since.
 from __future__ import annotations
 
 from appliance.domain.engine_build import EngineBuild, is_option
+from appliance.domain.json_reader import decode_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ _MOST_FILES = 16
 _MOST_CHARACTERS = 200
 _LAST_UNIX_S = 1e11
 _FORMAT = 1
-_DAMAGE = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
+_DAMAGE = (ValueError, KeyError, TypeError, AttributeError, OverflowError)
 
 
 class BuildRecord:
@@ -61,10 +62,8 @@ def encoded(record: BuildRecord) -> str:
 
 def decoded(content: str | bytes) -> BuildRecord | None:
     """Return the record in a file's content; None: it is damaged, or of another release."""
-    import json  # noqa: PLC0415
-
     try:
-        document = json.loads(content)
+        document = decode_json(content)
         if document["format"] != _FORMAT:
             return None
         return BuildRecord(

@@ -11,6 +11,8 @@ It stands until the gate decides again; an admission without a wait leaves none.
 
 from __future__ import annotations
 
+from appliance.domain.json_reader import decode_json
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,7 +23,7 @@ ADMITTED = "admitted"
 SUFFIX = ".json"
 MAX_BYTES = 64 << 10
 """Largest file in bytes."""
-_DAMAGE = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
+_DAMAGE = (ValueError, KeyError, TypeError, AttributeError)
 
 
 class GateVerdict:
@@ -68,10 +70,8 @@ def encoded(
 
 def decoded(content: str | bytes) -> GateVerdict | None:
     """Return the verdict in a file's content; None: it is damaged."""
-    import json  # noqa: PLC0415
-
     try:
-        document = json.loads(content)
+        document = decode_json(content)
         reason = document["reason"]
         admitted = document.get("verdict") == ADMITTED
     except _DAMAGE:

@@ -27,8 +27,9 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from appliance.domain.gateway import Standing, State
+from appliance.domain.json_reader import parse_object
 from appliance.domain.names import is_profile_name, is_request_id
-from appliance.protocol.json_values import Json, encode_json, object_in, parse_object
+from appliance.protocol.json_values import Json, encode_json, object_in
 from appliance.protocol.record import Record
 
 MAX_COMMAND_BYTES: Final = 256 << 10

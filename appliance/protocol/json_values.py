@@ -1,57 +1,20 @@
-"""JSON without the package json: value of a text, text of a value, and typed readings of an object's fields.
+"""JSON without the package json: text of a value, and typed readings of an object's fields.
 
-Importing json takes 2.5 ms of a command, because it imports re and compiles patterns; the C functions
-behind it are enough here. A field that another version left out is empty, never an error.
+Values are read by `appliance.domain.json_reader`. A field that another version left out is empty, never an error.
 """
 
 from __future__ import annotations
 
-from _json import encode_basestring_ascii, make_encoder, make_scanner
+from _json import encode_basestring_ascii, make_encoder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import Any, Never
+    from typing import Never
 
     Json = Mapping[str, object]
 else:
     Json = dict  # for annotations alone
-
-_SPACE = " \t\n\r"
-_CONSTANTS = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
-
-
-class _Options:
-    """Options that the scanner reads of a `json.JSONDecoder`, at their defaults."""
-
-    strict = True
-    object_hook = None
-    object_pairs_hook = None
-    parse_float = float
-    parse_int = int
-    parse_constant = _CONSTANTS.__getitem__
-
-
-_scan = make_scanner(_Options)  # type: ignore[arg-type]  # it reads attributes
-
-
-def decode_json(text: str | bytes) -> Any:
-    """Return the value that a text holds, as `json.loads` does; bytes are UTF-8.
-
-    Raises:
-        ValueError: the text is not JSON.
-        RecursionError: it is nested too deeply.
-    """
-    if isinstance(text, bytes):
-        text = text.decode(errors="surrogatepass")
-    text = text.strip(_SPACE)
-    try:
-        value, end = _scan(text, 0)
-    except StopIteration as error:
-        raise ValueError("not JSON") from error
-    if end != len(text):
-        raise ValueError("not JSON alone")
-    return value
 
 
 def encode_json(value: object) -> str:
@@ -76,19 +39,6 @@ def encode_json(value: object) -> str:
 
 def _refuse(value: object) -> Never:
     raise TypeError(f"{type(value).__name__} is no JSON")
-
-
-def parse_object(text: str | bytes) -> dict[str, Any]:
-    """Return the JSON object in a text. Raises `ValueError`: what the text is, as a phrase."""
-    try:
-        document = decode_json(text)
-    except RecursionError as error:
-        raise ValueError("nested too deeply") from error
-    except ValueError as error:
-        raise ValueError("not JSON") from error
-    if not isinstance(document, dict):
-        raise ValueError("not a JSON object")  # noqa: TRY004 - all faults are one to callers
-    return document
 
 
 def text_in(source: Json, key: str) -> str:

@@ -35,8 +35,9 @@ from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Final
 
+from appliance.domain.json_reader import parse_object
 from appliance.domain.names import is_profile_name
-from appliance.protocol.json_values import Json, encode_json, number_in, parse_object, text_in
+from appliance.protocol.json_values import Json, encode_json, number_in, text_in
 from appliance.protocol.record import Record
 
 MAX_COMMAND_BYTES: Final = 1 << 20

@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import json
 
+from appliance.domain.json_reader import decode_json
 from appliance.domain.paths import RUN_DIR
 
 FILE_NAME = "last.json"
 FILE = f"{RUN_DIR}/{FILE_NAME}"
 MAX_BYTES = 64 << 10
 """Largest file in bytes."""
-_DAMAGE = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
+_DAMAGE = (ValueError, KeyError, TypeError, AttributeError)
 
 
 class Report:
@@ -52,7 +53,7 @@ def encoded(report: Report, *, who: str, unix_s: float) -> str:
 def decoded(content: str | bytes) -> Report | None:
     """Return the report in the file's content; None: it is damaged."""
     try:
-        document = json.loads(content)
+        document = decode_json(content)
         number = document.get("operation")
         return Report(
             ran=bool(document["ran"]),

@@ -16,8 +16,8 @@ import hashlib
 import hmac
 import json
 
+from appliance.domain.json_reader import parse_object
 from appliance.domain.paths import SUPERVISOR_RUNTIME_DIR
-from appliance.protocol.json_values import parse_object
 from appliance.protocol.run_request import BadRequest, gpus_of, text_of, whole_of
 
 TYPE_CHECKING = False

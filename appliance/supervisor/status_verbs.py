@@ -6,13 +6,13 @@ from contextlib import aclosing
 from dataclasses import asdict
 from typing import Any, Protocol, assert_never
 
+from appliance.domain.json_reader import parse_object
 from appliance.domain.operations import Event
 from appliance.planning.status.document import OperationsSection, RecordedOperation
 from appliance.protocol.control_events import StatusEvent
 from appliance.protocol.control_requests import CONTROL
 from appliance.protocol.conversation.codec import ResultEvent
 from appliance.protocol.conversation.server import FEW, serve_conversations
-from appliance.protocol.json_values import parse_object
 from appliance.protocol.operation_requests import OperationsRequest
 from appliance.protocol.status_socket import (
     PAGE_CHARACTERS,

@@ -5,13 +5,14 @@ from dataclasses import asdict, replace
 from typing import Any, Final
 
 from appliance.domain.gpu_health import GpuHealth
+from appliance.domain.json_reader import decode_json
 from appliance.domain.measurements import BoxGpus, GpuEvidence, GpuSample, Series
 from appliance.domain.memory import GpuState
 from appliance.domain.operations import Finished, Goal, Kind, Operation, Outcome
 from appliance.gateway.meter import Meter
 from appliance.planning.alerting.book.alert_report import DeliveryReport
 from appliance.planning.speeds import SeriesSpeed, SpeedReport
-from appliance.protocol.json_values import decode_json, encode_json
+from appliance.protocol.json_values import encode_json
 from appliance.supervisor.operation_tally import OperationTally
 from appliance.web.box_documents import BoxDocuments, EnginePages
 

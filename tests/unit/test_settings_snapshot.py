@@ -82,7 +82,7 @@ def test_a_fault_is_told_as_the_loader_tells_it(file: Path, printer: tuple[str, 
             script("import os, signal; os.kill(os.getpid(), signal.SIGKILL)"),
             "the settings cannot be read: their reader ended with -9",
         ),
-        (script(""), "the settings cannot be read: their reader printed Expecting value"),
+        (script(""), "the settings cannot be read: their reader printed not JSON"),
         (script("print('{}')"), "the settings cannot be read: their reader printed "),
     ],
 )

@@ -6,7 +6,6 @@ what was applied last holds until the next apply writes both anew.
 Standard library only: `appliance status` and the gateway read such files at every start.
 """
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any, Generic, TypeVar
 
 from appliance.adapters.files.regular import read_small_file
 from appliance.domain.errors import StoreError
+from appliance.domain.json_reader import decode_json
 
 T = TypeVar("T")
 
@@ -94,12 +94,12 @@ def decoded(content: bytes | str, where: str, newest: int, build: Callable[[Any]
         StoreError: it is damaged, or of a newer release.
     """
     try:
-        document = json.loads(content)
+        document = decode_json(content)
         if document["format"] > newest:
             raise StoreError(
                 f"{where} was written by appliance {document['version']}, which is newer:"
                 " sudo appliance apply"
             )
         return build(document)
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise StoreError(f"{where} is damaged ({error}): sudo appliance apply") from error

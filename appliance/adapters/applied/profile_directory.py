@@ -13,8 +13,9 @@ from typing import Final
 
 from appliance.adapters.files.durable import read_regular, write_file
 from appliance.adapters.files.regular import Stamp, read_small_file, stamp
+from appliance.domain.json_reader import parse_object
 from appliance.planning.status.document import ProfileFileRow, ProfileFileState
-from appliance.protocol.json_values import Json, object_in, parse_object, text_in
+from appliance.protocol.json_values import Json, object_in, text_in
 
 FAULTS_FILE: Final = "faults.json"
 _SUFFIX: Final = ".toml"

@@ -15,10 +15,11 @@ from typing import Final
 from appliance.adapters.files.durable import write_file
 from appliance.adapters.files.regular import Stamp, read_small_file, stamp
 from appliance.domain.errors import StoreError
+from appliance.domain.json_reader import parse_object
 from appliance.domain.names import unit_of
 from appliance.planning.units.drift import DROP_IN_SUFFIX
 from appliance.planning.units.started_form import start_digest
-from appliance.protocol.json_values import number_in, object_in, parse_object, text_in
+from appliance.protocol.json_values import number_in, object_in, text_in
 
 STARTED_FILE: Final = "started.json"
 _MOST_BYTES: Final = 1 << 20

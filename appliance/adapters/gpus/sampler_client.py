@@ -6,7 +6,6 @@ parent can wait for an answer in slices, so that it stays responsive.
 
 from __future__ import annotations
 
-import json
 import os
 import select
 import signal
@@ -16,6 +15,7 @@ import time
 from appliance.adapters.gpus import sampler
 from appliance.adapters.gpus.states import READER
 from appliance.adapters.kernel import text_files
+from appliance.domain.json_reader import decode_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -216,7 +216,7 @@ def _driver_version() -> str:
 
 def _parsed(line: bytes) -> Reading:
     try:
-        document = json.loads(line)
+        document = decode_json(line)
         devices = [Device(d) for d in document["devices"]]
         error = document["error"] or {"kind": "", "text": ""}
         driver = str(document.get("driver", ""))

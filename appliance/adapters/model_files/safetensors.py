@@ -11,7 +11,7 @@ from struct import Struct
 from typing import Any, Final
 
 from appliance.adapters.model_files.bounded import BoundedFile, HeaderError
-from appliance.protocol.json_values import parse_object
+from appliance.domain.json_reader import parse_object
 
 _LENGTH: Final = Struct("<Q")
 _LARGEST_JSON_BYTES: Final = 16 << 20

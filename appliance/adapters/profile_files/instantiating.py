@@ -1,6 +1,5 @@
 """Copies of a profile's text with other values, in which comments, order and spacing stay."""
 
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -10,6 +9,7 @@ from tomlkit.items import AbstractTable, InlineTable
 from tomlkit.toml_document import TOMLDocument
 
 from appliance.adapters.profile_files.draft_text import toml_value
+from appliance.adapters.toml.file import FaultyFileError, parse_document
 from appliance.domain.errors import ProfileError
 from appliance.planning.proposing.example_changes import KeyChange
 from appliance.planning.wording import printable
@@ -32,8 +32,8 @@ def change_of(text: str) -> KeyChange | None:
 
 def _parsed(text: str) -> object:
     try:
-        table = tomllib.loads(f"{_VALUE} = {text}")
-    except (tomllib.TOMLDecodeError, RecursionError, ValueError):
+        table = parse_document(f"{_VALUE} = {text}".encode()).table
+    except (FaultyFileError, UnicodeEncodeError):
         return text
     return table[_VALUE] if set(table) == {_VALUE} else text
 

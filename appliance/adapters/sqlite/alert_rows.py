@@ -8,6 +8,7 @@ from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from appliance.domain.alerts import Transition
+from appliance.domain.json_reader import decode_json
 from appliance.planning.alerting.book.alert_state import (
     AlertBook,
     AlertState,
@@ -50,17 +51,17 @@ def _fields_of(value: "DataclassInstance") -> dict[str, Any]:
 
 def to_state(document: str) -> AlertState:
     """Return the state of a document. Raises ValueError for a damaged one."""
-    return from_json(AlertState, json.loads(document))
+    return from_json(AlertState, decode_json(document))
 
 
 def to_silence(document: str) -> Silence:
     """Return the silence of a document. Raises ValueError for a damaged one."""
-    return from_json(Silence, json.loads(document))
+    return from_json(Silence, decode_json(document))
 
 
 def to_window(document: str) -> PlannedWindow:
     """Return the planned window of a document. Raises ValueError for a damaged one."""
-    return from_json(PlannedWindow, json.loads(document))
+    return from_json(PlannedWindow, decode_json(document))
 
 
 def book_document(book: AlertBook) -> str:
@@ -70,12 +71,12 @@ def book_document(book: AlertBook) -> str:
 
 def to_book(document: str) -> AlertBook:
     """Return a book without states, silences and windows. Raises ValueError for a damaged one."""
-    return from_json(AlertBook, json.loads(document))
+    return from_json(AlertBook, decode_json(document))
 
 
 def to_transition(row: sqlite3.Row) -> Transition:
     """Return the transition of a row. Raises ValueError for a damaged one."""
-    return replace(from_json(Transition, json.loads(row["document"])), id=row["id"])
+    return replace(from_json(Transition, decode_json(row["document"])), id=row["id"])
 
 
 def to_outbox_columns(row: OutboxRow) -> dict[str, Any]:
@@ -94,7 +95,7 @@ def to_outbox_row(row: sqlite3.Row) -> OutboxRow:
     document = {name: row[name] for name in _PLAIN_COLUMNS}
     document |= {
         "is_digest": bool(row["is_digest"]),
-        "transition": json.loads(row["transition"]),
+        "transition": decode_json(row["transition"]),
     }
     return from_json(OutboxRow, document)
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
 from typing import Any, Final
 
+from appliance.domain.json_reader import decode_json
 from appliance.domain.measurements import MeasurementEvent, Probe, RawTimings, TimingSource
 from appliance.protocol.json_dataclasses import from_json
 
@@ -36,7 +37,7 @@ def to_probe(row: Row) -> Probe:
     measured = row["source"] is not None
     document = {name: row[name] for name in _PLAIN_COLUMNS}
     document["raw"] = {name: row[name] for name in RAW_COLUMNS} if measured else None
-    document["evidence"] = json.loads(row["evidence"])
+    document["evidence"] = decode_json(row["evidence"])
     return from_json(Probe, document)
 
 

@@ -42,6 +42,7 @@ from appliance.adapters.sqlite.measurement_tables import (
     history,
     salvage,
 )
+from appliance.domain.json_reader import decode_json
 from appliance.domain.measurements import (
     CanaryRun,
     EventKind,
@@ -427,4 +428,4 @@ def _to_traffic(row: Row) -> TrafficSums:
 
 
 def _to_bench(row: Row) -> StoredBench:
-    return from_json(StoredBench, {**dict(row), "document": json.loads(row["document"])})
+    return from_json(StoredBench, {**dict(row), "document": decode_json(row["document"])})

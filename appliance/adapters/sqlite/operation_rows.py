@@ -11,6 +11,7 @@ import sqlite3
 from collections.abc import Mapping
 from typing import Any, Final
 
+from appliance.domain.json_reader import decode_json
 from appliance.domain.operations import Cause, Finished, Goal, Kind, Operation, Outcome, Phase
 from appliance.protocol.json_dataclasses import from_json
 
@@ -56,8 +57,8 @@ def to_operation(row: Row) -> Operation:
     return Operation(
         id=row["id"],
         kind=Kind(row["kind"]),
-        target=tuple(json.loads(row["target"])),
-        goal=from_json(Goal, json.loads(row["goal"])),
+        target=tuple(decode_json(row["target"])),
+        goal=from_json(Goal, decode_json(row["goal"])),
         boot_id=row["boot_id"],
         requested_by=row["requested_by"],
         began_unix_s=row["began"],
@@ -79,7 +80,7 @@ def to_finished(row: Row) -> Finished:
         cause=_cause(row["finish_cause"]),
         finished_unix_s=row["finished"],
         finished_s=row["finished_s"] or 0.0,
-        phases_ms=json.loads(row["phases_ms"]),
+        phases_ms=decode_json(row["phases_ms"]),
     )
 
 

@@ -14,6 +14,7 @@ from typing import Any, Final
 from appliance.adapters.files.regular import read_small_file, replace_volatile
 from appliance.adapters.sqlite.database import newer_error
 from appliance.adapters.sqlite.operation_rows import SCHEMA_VERSION, from_version_1
+from appliance.domain.json_reader import decode_json
 
 _log = logging.getLogger(__name__)
 
@@ -52,14 +53,14 @@ class OperationSpool:
         if self.path is None:
             return
         try:
-            document = json.loads(read_small_file(self.path, _MOST_BYTES))
+            document = decode_json(read_small_file(self.path, _MOST_BYTES))
             version = int(document.get("version", _UNSTATED))
             if version <= SCHEMA_VERSION:
                 self._take(document, version)
                 return
         except FileNotFoundError:
             return
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             _log.warning("%s is damaged: %s", self.path, error)
             return
         raise newer_error(self.path, version, known=SCHEMA_VERSION)

@@ -15,6 +15,7 @@ from typing import Any, Final
 from appliance.cli.schemas import output_types as types
 from appliance.cli.schemas.bench_types import BenchDocument, EmptyBenchDocument
 from appliance.cli.schemas.schema_compatibility import breaking_changes
+from appliance.domain.json_reader import decode_json
 from appliance.domain.measurements import Probe
 from appliance.planning.speeds import BaselineReport
 from appliance.planning.status.document import OperationsSection, ProfileRow, StatusDocument
@@ -202,7 +203,7 @@ def checked_text(output: OutputSchema, stored: str | None) -> str:
         BreakingChangeError: The change needs another version.
     """
     schema = output.schema()
-    before = {} if stored is None else json.loads(stored)
+    before = {} if stored is None else decode_json(stored)
     if before.get("$id") == schema["$id"] and (broken := breaking_changes(before, schema)):
         raise BreakingChangeError(
             f"{output.name}: {'; '.join(broken)}: keep it, or raise the version of the schema"

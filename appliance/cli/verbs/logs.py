@@ -5,7 +5,6 @@ place of such a line, or sends all of it to the terminal.
 """
 
 import codecs
-import json
 import os
 import subprocess
 from collections import deque
@@ -17,6 +16,7 @@ from appliance.cli.box import places_of
 from appliance.cli.catalogue import applied_of
 from appliance.cli.failures import CliError
 from appliance.cli.terminal import Streams, Terminal, json_text
+from appliance.domain.json_reader import decode_json
 from appliance.domain.names import SUPERVISOR_UNIT, unit_of
 from appliance.domain.plain_text import JournalLines
 from appliance.domain.quantities import duration_s
@@ -117,7 +117,7 @@ def _cursor(command: Sequence[str], lines: int) -> str | None:
         stderr=subprocess.DEVNULL,
     ) as journal:
         oldest = deque(journal.stdout or (), maxlen=1)
-    return str(json.loads(oldest[0])["__CURSOR"]) if oldest else None
+    return str(decode_json(oldest[0])["__CURSOR"]) if oldest else None
 
 
 def _since(text: str) -> str:

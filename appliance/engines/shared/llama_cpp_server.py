@@ -1,9 +1,9 @@
 """Code that llama-server and the embedded engine share: both are llama.cpp's own server."""
 
-import json
 from collections.abc import Mapping
 from typing import Final
 
+from appliance.domain.json_reader import decode_json
 from appliance.engines.shared.engine import Metrics
 from appliance.engines.shared.probing import Probing, ResponseTimings, count, seconds
 
@@ -60,8 +60,8 @@ def kv_cache_in_slots(slots: str, shares_cache: bool) -> float | None:  # noqa: 
     requests share each slot has the whole of it as ``n_ctx`` (server-context.cpp, b11549).
     """
     try:
-        document = json.loads(slots)
-    except (ValueError, RecursionError):
+        document = decode_json(slots)
+    except ValueError:
         return None
     rows = [row for row in document if isinstance(row, dict)] if isinstance(document, list) else []
     contexts = [_whole(row.get("n_ctx")) for row in rows]

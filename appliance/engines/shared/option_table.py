@@ -22,6 +22,7 @@ from enum import StrEnum
 from types import NoneType, UnionType
 from typing import Annotated, Final, Union, get_args, get_origin, get_type_hints
 
+from appliance.domain.json_reader import decode_json
 from appliance.domain.quantities import size_text
 from appliance.domain.spec import EngineOptions, Profile
 from appliance.domain.spelling import either
@@ -186,10 +187,7 @@ class TypedOption:
 
 
 def _json_object(text: str) -> object:
-    try:
-        value = json.loads(text)
-    except RecursionError as error:
-        raise ValueError("nests too deeply") from error
+    value = decode_json(text)
     if not isinstance(value, dict):
         raise ValueError("is no JSON object")  # noqa: TRY004 - a fault of the text
     return value

@@ -1,9 +1,10 @@
 """Types of an engine's part in a probe: request parameters, timings in its response, its version."""
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
+
+from appliance.domain.json_reader import decode_json
 
 _MOST: Final = 1 << 31
 """Limit of tokens and of milliseconds."""
@@ -39,8 +40,8 @@ class VersionPage:
     def read(self, text: str) -> str | None:
         """Return the version in the page's text; None: the page does not tell."""
         try:
-            document = json.loads(text)
-        except (ValueError, RecursionError):
+            document = decode_json(text)
+        except ValueError:
             return None
         value = document.get(self.key) if isinstance(document, dict) else None
         return value if isinstance(value, str) and 0 < len(value) <= _MOST_VERSION else None

@@ -4,12 +4,12 @@ Pages and logs come from another process, which may write anything: readers take
 length, in linear time, and give what they cannot use as `Nonsense`.
 """
 
-import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from appliance.domain.json_reader import decode_json
 from appliance.domain.running_facts import ReportedFact, Topic
 
 _MOST_TEXT: Final = 200
@@ -153,6 +153,6 @@ def on_off(*, is_on: bool) -> str:
 
 def _decoded(page: str) -> object:
     try:
-        return json.loads(page)
-    except (ValueError, RecursionError):
+        return decode_json(page)
+    except ValueError:
         return None

@@ -9,11 +9,11 @@ an error event and then the proper end. In any other body there is no honest way
 to break the connection, so that nobody takes the part for the whole.
 """
 
-import json
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 from appliance.domain.gateway import Api, Refusal
+from appliance.domain.json_reader import decode_json
 from appliance.gateway.http import response_head
 from appliance.gateway.http.request_head import PreflightRequest, RequestHead
 from appliance.gateway.http.response_head import Framing, ResponseHead
@@ -241,8 +241,8 @@ def build_error_response(
 def _error_message(body: bytes) -> str | None:
     """Return the message of an engine's error; None: it has none."""
     try:
-        document = json.loads(body)
-    except (ValueError, RecursionError):
+        document = decode_json(body)
+    except ValueError:
         return None
     found = document.get("error", document) if isinstance(document, dict) else None
     message = found.get("message") if isinstance(found, dict) else found

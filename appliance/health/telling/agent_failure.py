@@ -23,6 +23,7 @@ from appliance.adapters.target_names import TargetNamesFile
 from appliance.domain import paths
 from appliance.domain.alerts import Message, SendOutcome, SendResult
 from appliance.domain.errors import ApplianceError
+from appliance.domain.json_reader import decode_json
 from appliance.health.clock import HealthClock, SystemHealthClock
 from appliance.health.telling.message_clock import message_clock
 from appliance.planning.alerting.messages.box_messages import BoxWords, agent_back, agent_dead
@@ -63,7 +64,7 @@ def read_failure(path: Path) -> AgentFailure | None:
     """Return the failure that is remembered; None: none is."""
     try:
         with path.open("rb") as file:
-            return from_json(AgentFailure, json.loads(file.read(_MOST_RECORD_BYTES)))
+            return from_json(AgentFailure, decode_json(file.read(_MOST_RECORD_BYTES)))
     except (OSError, ValueError):
         return None
 

@@ -24,6 +24,7 @@ from typing import Final, Protocol
 
 from appliance.domain.alerts import Message, SendOutcome, SendResult
 from appliance.domain.errors import ApplianceError
+from appliance.domain.json_reader import decode_json
 from appliance.health.clock import HealthClock
 from appliance.planning.alerting.messages.box_messages import (
     BoxWords,
@@ -264,6 +265,6 @@ def _read(path: Path) -> _Record:
     """Return the record; an empty one where there is none, or none that can be read."""
     try:
         with path.open("rb") as file:
-            return from_json(_Record, json.loads(file.read(_MOST_RECORD_BYTES)))
+            return from_json(_Record, decode_json(file.read(_MOST_RECORD_BYTES)))
     except (OSError, ValueError):
         return _Record()

@@ -20,6 +20,7 @@ from dataclasses import asdict
 from typing import Final, Protocol
 
 from appliance.domain.alerts import Severity, Transition
+from appliance.domain.json_reader import decode_json
 from appliance.domain.targets import TargetStanding
 from appliance.health.clock import HealthClock
 from appliance.planning.alerting.book.alert_book import (
@@ -227,7 +228,7 @@ class Watchdog:
 def _memory_in(text: str | None) -> WatchdogMemory:
     """Return the kept memory; an empty one where there is none, or none that can be read."""
     try:
-        return WatchdogMemory() if text is None else from_json(WatchdogMemory, json.loads(text))
+        return WatchdogMemory() if text is None else from_json(WatchdogMemory, decode_json(text))
     except ValueError as error:
         _log.warning("the memory of earlier looks cannot be read: %s", error)
         return WatchdogMemory()

@@ -17,9 +17,9 @@ import time
 
 from appliance.adapters.kernel.processes import group_name, user_name
 from appliance.adapters.kernel.text_files import PROC, read
+from appliance.domain.json_reader import decode_json, parse_object
 from appliance.domain.names import is_service
 from appliance.launch.program import WARNING, say
-from appliance.protocol.json_values import parse_object
 from appliance.protocol.run_request import BadRequest, Request
 
 TYPE_CHECKING = False
@@ -128,8 +128,8 @@ class CallerConnection:
         stdio: list[int] = []
         try:
             line = self._first_line(stdio, time.monotonic() + timeout_s)
-            return Request(json.loads(line)), stdio
-        except (BadRequest, ValueError, RecursionError, OSError) as error:
+            return Request(decode_json(line)), stdio
+        except (BadRequest, ValueError, OSError) as error:
             for descriptor in stdio:
                 os.close(descriptor)
             text = str(error) if isinstance(error, BadRequest) else "the request is no JSON"

@@ -4,13 +4,12 @@ Rows hold times and counts, never a text of a prompt or an answer. Every figure 
 computed from its rows, by `rates` and `latencies`.
 """
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
-from appliance.planning.probing.event_stream import EventStreamParser, text_of_choice
+from appliance.planning.probing.event_stream import EventStreamParser
 from appliance.planning.probing.measurement import ObservedStream
 
 _MOST_BYTES: Final = 64 << 20
@@ -136,7 +135,7 @@ class ResponseObserver:
             self._stream.take(data, at_s)
             if self._has_text():
                 self._arrivals.append(at_s)
-                self._keep(data)
+                self._keep(self._stream.text)
 
     @property
     def text(self) -> str:
@@ -197,9 +196,8 @@ class ResponseObserver:
             return "no usage" if output_tokens is None else "no output"
         return "" if self._arrivals else "no text"
 
-    def _keep(self, data: bytes) -> None:
+    def _keep(self, text: str) -> None:
         if self._texts is None or self._text_left <= 0:
             return
-        text = text_of_choice(json.loads(data)["choices"][0])
         self._texts.append(text[: self._text_left])
         self._text_left -= len(text)

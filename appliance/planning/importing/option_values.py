@@ -1,8 +1,9 @@
 """Values in the words of command lines: switches, numbers with units, repositories, secrets."""
 
-import json
 import re
 from typing import Final
+
+from appliance.domain.json_reader import decode_json
 
 HF_REPOSITORY: Final = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*(?::[\w.-]+)?\Z", re.ASCII)
 """Pattern of ``owner/name`` and ``owner/name:quant``."""
@@ -40,8 +41,8 @@ def whole_number(text: str) -> int | None:
 def json_table(text: str) -> dict[str, object] | None:
     """Return the JSON object in a text; None: it has none."""
     try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
+        value = decode_json(text)
+    except ValueError:
         return None
     return value if isinstance(value, dict) else None
 
@@ -49,7 +50,7 @@ def json_table(text: str) -> dict[str, object] | None:
 def json_word(text: str) -> object:
     """Return a word as JSON has it where it is a number or a truth value, else the text."""
     try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
+        value = decode_json(text)
+    except ValueError:
         return text
     return value if isinstance(value, bool | int | float) else text

@@ -13,6 +13,8 @@ it wait in vain for a GPU without a byte in use.
 
 from __future__ import annotations
 
+from appliance.domain.json_reader import decode_json
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -89,34 +91,9 @@ def encoded(peak: ObservedPeak) -> str:
 def decoded(text: str) -> ObservedPeak | None:
     """Return the peak in the text of a file; None: no document of this format, or impossible figures."""
     try:
-        return _peak(_parsed(text))
-    # Nesting without end, or digits without end, are errors of the parser's own.
-    except (ValueError, KeyError, TypeError, StopIteration, RecursionError, OverflowError):
+        return _peak(decode_json(text))
+    except (ValueError, KeyError, TypeError, OverflowError):
         return None
-
-
-class _Grammar:
-    """Grammar of JSON: the parameters of the interpreter's own scanner."""
-
-    strict = True
-    object_hook = None
-    object_pairs_hook = None
-    parse_float = float
-    parse_int = int
-    parse_constant = float
-    memo: dict[str, str] = {}  # noqa: RUF012
-
-
-def _parsed(text: str) -> Any:
-    """Parse JSON: the module `json` takes 5 ms to import, the interpreter's scanner none."""
-    from _json import make_scanner  # noqa: PLC0415 - CPython, which is what the units run
-
-    grammar: Any = _Grammar
-    stripped = text.strip()
-    value, end = make_scanner(grammar)(stripped, 0)
-    if end != len(stripped):
-        raise ValueError("more than one value")
-    return value
 
 
 def _peak(document: Any) -> ObservedPeak:

@@ -10,15 +10,15 @@ Sources, best first:
 Decode time always runs from the first token to the last, and covers one token fewer than came.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from appliance.domain.json_reader import decode_json
 from appliance.domain.measurements import ProbeOutcome, RawTimings, TimingSource
 from appliance.engines import ENGINES
 from appliance.engines.shared.probing import ResponseTimings, count
-from appliance.planning.probing.event_stream import DONE
+from appliance.planning.probing.event_stream import DONE, text_of_choice
 from appliance.planning.probing.pieces import PieceTimes
 from appliance.planning.probing.request_metrics import RequestCounters, one_request
 
@@ -30,7 +30,6 @@ _MOST_CLOCK_STEP_S: Final = 0.25
 _MOST_CLOCK_SLEW: Final = 0.01
 """Limits of what NTP does to a clock that is about right, as a step and as a share of the time."""
 _FEWEST_TOKENS: Final = 2
-_TEXTS: Final = ("content", "reasoning_content", "reasoning")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -41,6 +40,8 @@ class ObservedStream:
     first_s: float | None = None
     """Arrival of the first event with text; None: none yet."""
     last_s: float | None = None
+    text: str = ""
+    """Text of the last event with text."""
     prompt_tokens: int | None = None
     """From the usage, as the next two; None: not told."""
     output_tokens: int | None = None
@@ -57,8 +58,8 @@ class ObservedStream:
             self.ended = True
             return
         try:
-            event = json.loads(data)
-        except (ValueError, RecursionError):
+            event = decode_json(data)
+        except ValueError:
             return
         if not isinstance(event, dict):
             return
@@ -75,9 +76,8 @@ class ObservedStream:
 
     def _take_choice(self, choice: Mapping[str, object], at_s: float) -> None:
         self.ended = self.ended or choice.get("finish_reason") is not None
-        delta = choice.get("delta")
-        texts = [delta.get(key) for key in _TEXTS] if isinstance(delta, dict) else []
-        if any(isinstance(text, str) and text for text in (choice.get("text"), *texts)):
+        if text := text_of_choice(choice):
+            self.text = text
             self.first_s = at_s if self.first_s is None else self.first_s
             self.last_s = at_s
 

@@ -3,11 +3,11 @@
 Faults are phrases that never quote the answer.
 """
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from appliance.domain.json_reader import decode_json
 from appliance.planning.probing.event_stream import DONE, EventStreamParser
 
 MOST_ANSWER_BYTES: Final = 1 << 20
@@ -53,14 +53,7 @@ def read_answer(body: bytes, *, streamed: bool) -> ChatAnswer:
 
 def parse_json(text: str | bytes) -> object:
     """Return the value of a JSON text; raises `ValueError` for anything else, also for NaN."""
-    try:
-        return json.loads(text, parse_constant=_refuse_constant)
-    except RecursionError as error:
-        raise ValueError("nested too deeply") from error
-
-
-def _refuse_constant(name: str) -> object:
-    raise ValueError(f"{name} is no JSON")
+    return decode_json(text, strict=True)
 
 
 def _object(text: str | bytes, subject: str) -> Mapping[str, object]:

@@ -5,6 +5,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Final
 
+from appliance.domain.json_reader import decode_json
 from appliance.domain.measurements import CanaryRun, EventKind, MeasurementEvent
 from appliance.planning.quality.canary import Canary
 from appliance.planning.quality.expectation import CanaryOutcome, CanaryVerdict
@@ -152,10 +153,7 @@ def decode_quality(text: str) -> QualityRecord:
     Raises:
         ValueError: The text is no record, or one of another version.
     """
-    try:
-        stored = from_json(_Stored, json.loads(text))
-    except RecursionError as error:
-        raise ValueError("quality record: nested too deeply") from error
+    stored = from_json(_Stored, decode_json(text))
     if stored.version != VERSION:
         raise ValueError(f"quality record: not of version {VERSION}")
     for group in stored.groups:

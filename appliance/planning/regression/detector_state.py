@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
 from typing import Any, Final
 
+from appliance.domain.json_reader import decode_json
 from appliance.planning.regression.benign import BenignModel
 from appliance.planning.regression.sessions import SessionSpread
 
@@ -91,10 +92,7 @@ def decode(text: str) -> DetectorState:
     Raises:
         ValueError: The text is no state, or one of another version.
     """
-    try:
-        document = json.loads(text)
-    except RecursionError as error:
-        raise ValueError("detector state: nested too deeply") from error
+    document = decode_json(text)
     if not isinstance(document, dict) or document.pop("version", None) != VERSION:
         raise ValueError(f"detector state: not of version {VERSION}")
     return DetectorState(**_checked(DetectorState(), document))

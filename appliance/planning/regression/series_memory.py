@@ -4,6 +4,7 @@ import json
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from appliance.domain.json_reader import decode_json
 from appliance.domain.measurements import Series
 from appliance.planning.regression.circumstances import Circumstances
 from appliance.planning.regression.restart_level import RestartLevel
@@ -56,10 +57,7 @@ def encode_memory(memory: "DataclassInstance") -> str:
 
 def decode_memory(kind: type[_Memory], text: str) -> _Memory:
     """Return the memory of its JSON. Raises ValueError for any other text."""
-    try:
-        return from_json(kind, json.loads(text))
-    except RecursionError as error:
-        raise ValueError("nested too deeply") from error
+    return from_json(kind, decode_json(text))
 
 
 def _known(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

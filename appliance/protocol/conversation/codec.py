@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from appliance import __version__
 from appliance.domain.errors import ApplianceError, BadRequestError
+from appliance.domain.json_reader import parse_object
 from appliance.protocol.acting_request import ActingRequest
 from appliance.protocol.control import Exit
 from appliance.protocol.conversation.error_kinds import (
@@ -26,7 +27,6 @@ from appliance.protocol.json_values import (
     number_in,
     numbers_in,
     object_in,
-    parse_object,
     text_in,
     texts_in,
     whole_in,

@@ -5,7 +5,6 @@ leaves ends its request at the engine.
 """
 
 import asyncio
-import json
 from collections.abc import AsyncGenerator
 from contextlib import suppress
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Final, Protocol
 
 from appliance.adapters.front_client import FrontClient
 from appliance.domain.errors import BackendError, BusyError
+from appliance.domain.json_reader import decode_json
 from appliance.planning.probing.event_stream import EventStreamParser, text_of_choice
 
 MOST_PROMPT: Final = 8000
@@ -90,8 +90,8 @@ class GatewayTrials:
 def _text_of(data: bytes) -> str:
     """Return the text of an event. Raises `BackendError` for one that is an error."""
     try:
-        event = json.loads(data)
-    except (ValueError, RecursionError):
+        event = decode_json(data)
+    except ValueError:
         return ""
     if not isinstance(event, dict):
         return ""

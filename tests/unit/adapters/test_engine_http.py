@@ -106,12 +106,22 @@ async def test_unix_socket_is_asked_too(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("reply", "problem"),
     [
-        (sends("500 Oops", {"error": "secret prompt"}), "answered 500 Oops"),
+        (sends("500 Oops", {"error": "secret prompt"}), "answered 500 Internal Server Error"),
         (sends("200 OK", {"choices": []}), "answered 200 without a result"),
         (sends("200 OK", b"<html>"), "invalid answer"),
         (sends("200 OK", ["choices"]), "answered 200 without a result"),
+        (sends("200 OK", b"[" * 3_000_000), "invalid answer: "),
+        (sends("200 OK", b"[" * 900_000), "invalid answer: nested too deeply"),
+        (sends("200 OK", b'{"choices":' * 80_000), "invalid answer: nested too deeply"),
+        (sends("200 OK", b"\xff\xfe{}"), "invalid answer: "),
+        (sends("200 OK", b"9" * 5_000), "invalid answer: "),
+        (sends(f"500 {'secret' * 9_000}", b""), r"answered 500 Internal Server Error\Z"),
+        (sends("secret" * 9_000, b""), r"invalid answer: .{0,70}\Z"),
     ],
-    ids=["500", "empty", "html", "list"],
+    ids=[
+        *("500", "empty", "html", "list", "nested in a cut answer", "nested", "nested objects"),
+        *("no UTF-8", "long number", "long reason", "long status line"),
+    ],
 )
 async def test_wrong_answers_are_errors_without_their_text(reply: Reply, problem: str) -> None:
     """A wrong answer says what was wrong with it, never what was in it."""
@@ -119,6 +129,21 @@ async def test_wrong_answers_are_errors_without_their_text(reply: Reply, problem
         with pytest.raises(BackendError, match=problem) as caught:
             await HttpBackend().warm_up(profile, timeout_s=5)
     assert "secret" not in str(caught.value)
+
+
+async def test_a_chunk_of_negative_size_is_read_within_the_bound() -> None:
+    """An engine that sends without end after a chunk of -1 bytes is left after a mebibyte."""
+
+    async def flood(talk: Talk) -> None:
+        await talk.request()
+        await talk.say(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n-1\r\n")
+        while True:
+            await talk.say(b"[" * 65536)
+
+    async with EngineServer(flood) as server:
+        profile = replace(applied("genesis", "gpu-all"), endpoint=Endpoint(port=server.port))
+        with pytest.raises(BackendError, match="invalid answer: nested too deeply"):
+            await HttpBackend().warm_up(profile, timeout_s=5)
 
 
 async def test_silence_ends_at_the_deadline() -> None:

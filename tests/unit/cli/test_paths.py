@@ -50,8 +50,13 @@ def test_names_of_watches_are_read_from_the_settings(settings: Path) -> None:
     assert watch_names() == []
 
 
-def test_a_faulty_file_that_may_name_a_path_is_an_error(settings: Path) -> None:
+@pytest.mark.parametrize(
+    "text",
+    ["state_dir = \n", f"state_dir = {'[' * 100_000}", f"a{'.state_dir' * 2_000} = 1"],
+    ids=["empty", "nested", "dotted"],
+)
+def test_a_faulty_file_that_may_name_a_path_is_an_error(settings: Path, text: str) -> None:
     """A settings file that is no TOML and has the name of a path in it is refused with its line."""
-    settings.write_text("state_dir = \n")
-    with pytest.raises(SettingsError, match=r"line 1.*appliance config validate"):
+    settings.write_text(text)
+    with pytest.raises(SettingsError, match=r"\.toml:1: .*appliance config validate"):
         find_places()

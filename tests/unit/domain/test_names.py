@@ -93,6 +93,7 @@ _SHARED = frozenset(
         "adapters.files",
         "adapters.kernel",
         "domain",
+        "domain.json_reader",
         "domain.names",
         "domain.paths",
         "domain.plain_text",

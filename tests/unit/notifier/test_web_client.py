@@ -92,12 +92,15 @@ async def test_a_connection_that_comes_too_late_carries_no_request() -> None:
         join_requests()
 
 
-async def test_an_endless_answer_is_cut() -> None:
+@pytest.mark.parametrize(
+    "head", [b"\r\n", b"Transfer-Encoding: chunked\r\n\r\n-1\r\n"], ids=["plain", "chunk of -1"]
+)
+async def test_an_endless_answer_is_cut(head: bytes) -> None:
     """The client takes 64 KiB of a body, and leaves."""
 
     async def flood(talk: Talk) -> None:
         await talk.request()
-        await talk.say(b"HTTP/1.1 200 OK\r\n\r\n")
+        await talk.say(b"HTTP/1.1 200 OK\r\n" + head)
         while True:
             await talk.say(b"x" * 65536)
 

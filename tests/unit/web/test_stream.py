@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from appliance.domain.json_reader import parse_object
 from appliance.protocol.alert_requests import AlertEvent
 from appliance.protocol.control_events import StatusEvent
 from appliance.protocol.health_socket import MeasuredEvent, MeasurementEventsRequest
-from appliance.protocol.json_values import parse_object
 from appliance.protocol.operation_requests import OperationsRequest
 from appliance.protocol.status_socket import (
     FollowRequest,
