@@ -87,6 +87,8 @@ class State:
     """Whether it is a command that pauses the box, not a hold."""
     failed: frozenset[str] = frozenset()
     """Profiles that are down because their last start or run failed."""
+    crashed: frozenset[str] = frozenset()
+    """Profiles whose engine has ended by itself, and which systemd is about to start again."""
     retired: frozenset[str] = frozenset()
     """Profiles that are marked retired: no switch to them is accepted."""
 

@@ -54,7 +54,6 @@ class MeteredRequest:
         "_meter",
         "_owed_since_s",
         "_pieces",
-        "_retried",
         "_size",
         "_status",
         "_tail",
@@ -76,7 +75,7 @@ class MeteredRequest:
         self._owed_since_s = 0.0
         """Time since when the engine owes bytes; 0: since `sent_s`; inf: it owes none."""
         self._first_s = self._last_s = self._merged_s = 0.0
-        self._size = self._retried = self._pieces = 0
+        self._size = self._pieces = 0
         self._gaps: array[int] | None = None
         self._gaps_from_s = 0.0
         """Time of the chunk before the first of `_gaps`."""
@@ -84,10 +83,7 @@ class MeteredRequest:
         self._tail = b""
 
     def sent(self) -> None:
-        if self.sent_s:
-            self._retried += 1
-        else:
-            self.sent_s = self._meter.clock()
+        self.sent_s = self._meter.clock()
 
     def owed(self, *, owed: bool) -> None:
         self._owed_since_s = self._meter.clock() if owed else inf
@@ -149,7 +145,6 @@ class MeteredRequest:
                 counters.requests += 1
             counters.errors += status >= _SERVER_ERROR
             counters.gone += status == 0
-            counters.retried += self._retried
             counters.bytes += size
             counters.used_s = self.began_s
             if self._last_s > counters.last_byte_s:  # noqa: PLR1730 - `max` takes three times as long

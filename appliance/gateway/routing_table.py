@@ -32,9 +32,14 @@ _MOST_READY: Final = 256
 """Limit of the names in `ready`: a pattern matches any number of names."""
 
 RequestSwitch = Callable[[Routed, Key | None], None]
+WatchCrashes = Callable[[State, State], None]
 
 
 def _request_none(_profile: Routed, _key: Key | None) -> None:
+    pass
+
+
+def _watch_none(_before: State, _after: State) -> None:
     pass
 
 
@@ -64,6 +69,8 @@ class RoutingTable:
         self._failures: dict[str, Refusal] = {}
         self._changes: set[asyncio.Future[None]] = set()
         self.request_switch = request_switch
+        self.watch_crashes: WatchCrashes = _watch_none
+        """Called with the state before and after each change, before requests are routed anew."""
         self.ready: dict[str | None, Routed] = {}
         """Profile by model name, for requests without a key that may go to it at once.
 
@@ -162,6 +169,7 @@ class RoutingTable:
         """Route by a new state of the supervisor."""
         if state == self._told:
             return
+        self.watch_crashes(self._state, state)
         self._told = self._state = state
         self._failures = {n: f for n, f in self._failures.items() if _is_down(n, state)}
         self._keep(state)

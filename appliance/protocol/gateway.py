@@ -186,6 +186,7 @@ def encode_state(state: State) -> dict[str, object]:
         "paused": state.paused,
         "lent": state.lent,
         "failed": sorted(state.failed),
+        "crashed": sorted(state.crashed),
         "retired": sorted(state.retired),
     }
 
@@ -205,6 +206,7 @@ def decode_state(document: object) -> State:
         paused=document.get("paused") is True,
         lent=document.get("lent") is True,
         failed=frozenset(_names(document, "failed") if "failed" in document else ()),
+        crashed=frozenset(_names(document, "crashed") if "crashed" in document else ()),
         retired=frozenset(_names(document, "retired") if "retired" in document else ()),
     )
 

@@ -16,7 +16,7 @@ from typing import Final
 
 from appliance.domain.gateway import Limits, Refusal, Routed
 from appliance.gateway.http.response_head import ResponseHead
-from appliance.gateway.upstream.engine_connection import EngineConnection, Loss
+from appliance.gateway.upstream.engine_connection import EngineConnection
 from appliance.gateway.upstream.pool import Pool, own_head_lines
 from appliance.gateway.write_batch import WriteBatch
 from appliance.protocol.json_values import encode_json
@@ -60,7 +60,10 @@ class ProbeExchange:
         clock: Callable[[], float] = monotonic,
     ) -> None:
         self.routed = routed
+        self.path = command.path
         self.ended = asyncio.Event()
+        self.outcome: LaneOutcome | None = None
+        """Outcome of a probe that was sent; None: it was not, or is not over."""
         self._head, self._body = _request(command, routed)
         self._emit = emit
         self._clock = clock
@@ -88,6 +91,7 @@ class ProbeExchange:
         if engine is not None:
             engine.shut_down()
         self._pool.close()
+        self.outcome = outcome if self._sent else None
         unsent = not self._sent and outcome is LaneOutcome.YIELDED
         self._emit(LaneBusy(why) if unsent else LaneEnd(outcome, why))
 
@@ -155,7 +159,7 @@ class ProbeExchange:
         """Drop bytes of another protocol."""
         self.end(LaneOutcome.FAILED, "the engine changes the protocol")
 
-    def engine_lost(self, loss: Loss) -> None:  # noqa: ARG002 - each is a failure
+    def engine_lost(self) -> None:
         """Note that the connection closed before the end of the response."""
         self._engine = None
         self.end(LaneOutcome.FAILED, "the engine broke the connection off")

@@ -11,13 +11,15 @@ to probes, and to leases                   the gateway starts, ends or hands ove
                                            it has replaced lives; an operation or a hold lasts;
                                            a profile does not serve; another lease lasts
 to probes, and to leases that share        a request of any client is in flight, or waits
-to probes                                  another probe lasts
+to probes                                  another probe lasts; the engine has died twice while
+                                           it had one on the same path, not long ago
 =========================================  ================================================
 
 A request of a client that comes after that makes the probe yield (`ProbeExchange`), also while it
 still connects. Nothing here waits, so no request is routed between check and reservation.
 """
 
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -72,6 +74,9 @@ class LaneReservations:
         holder = self._relay.lane_holder
         if why is None and isinstance(holder, ProbeExchange) and not holder.over:
             why = "another probe lasts"
+        digest, now_s = hash(command.path), asyncio.get_running_loop().time()
+        if why is None and self._relay.crashes.refuses(command.profile, digest, now_s):
+            why = "the engine has died twice while it had a probe"
         if why is not None or routed is None:
             return LaneBusy(why or f"{command.profile} is not applied")
         probe = ProbeExchange(command, routed, self._limits, emit)
@@ -110,7 +115,15 @@ class LaneReservations:
             self._end_holder(why)
 
     def release(self, holder: ProbeExchange | GrantedLease) -> None:
-        """Free the lane, if this one still has it."""
+        """Free the lane, if this one still has it, and note how its probe has ended."""
+        if isinstance(holder, ProbeExchange) and holder.outcome is not None:
+            profile, digest = holder.routed.name, hash(holder.path)
+            if holder.outcome is LaneOutcome.ENDED:
+                self._relay.crashes.answered(profile, digest)
+            else:
+                now_s = asyncio.get_running_loop().time()
+                self._relay.crashes.lost(profile, digest, now_s)
+            holder.outcome = None
         if self._relay.lane_holder is holder:
             self._relay.lane_holder = None
             self._table.reserve(())

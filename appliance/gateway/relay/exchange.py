@@ -23,7 +23,7 @@ from appliance.gateway.http.usage_parser import parse_output_tokens
 from appliance.gateway.relay.protocols import REROUTED, Observation, RequestProgress
 from appliance.gateway.relay.reply import TAIL_BYTES, Reply, ReplyStage
 from appliance.gateway.relay.scan_queue import Scan
-from appliance.gateway.upstream.engine_connection import EngineConnection, Loss
+from appliance.gateway.upstream.engine_connection import EngineConnection
 from appliance.gateway.upstream.pool import Upstream
 from appliance.planning.routing.body_changes import LONG_BYTES, Pieces
 from appliance.planning.routing.form_body import FormBody
@@ -35,6 +35,7 @@ from appliance.planning.routing.refusals import (
     GATEWAY_FAULT,
     model_not_ready,
     websocket_refused,
+    engine_died_twice,
 )
 
 if TYPE_CHECKING:
@@ -50,6 +51,8 @@ _SWITCHING_PROTOCOLS: Final = 101
 _TOO_MANY: Final = 429
 _SERVER_FAULT: Final = 500
 _NOT_IMPLEMENTED: Final = 501
+_DIGESTED_BYTES: Final = 512 << 10
+"""Bytes at each end of a long body that its digest is made of: 0.3 ms for both."""
 _NO_REQUEST: Final = (b"", b"")
 
 
@@ -100,6 +103,7 @@ class Exchange:
         "_body",
         "_client",
         "_close",
+        "_digest",
         "_document",
         "_engine",
         "_grace_end_s",
@@ -144,6 +148,8 @@ class Exchange:
         """Whether the client asks for a stream of events."""
         self._model: str | None = None
         """Model that the request names; None: it names none."""
+        self._digest = 0
+        """Digest of the request, by which a repetition is known; 0: none was needed."""
         self._upstream: Upstream | None = None
         self._observation: Observation | None = None
         self._observed_profile = ""
@@ -312,6 +318,10 @@ class Exchange:
 
     def _send(self, routed: Routed) -> None:
         relay = self._relay
+        if relay.crashes.suspects and self._died_with(routed.name):
+            self._observe(routed.name)
+            self.refuse(engine_died_twice(routed.name))
+            return
         if relay.lane_holder is not None and self._upstream is None:
             # First of all: a probe ends before a byte of this request is written.
             relay.lane_holder.request_sent(self._head.lease)
@@ -334,8 +344,7 @@ class Exchange:
         head = build_engine_head(self._head, len(body), upstream.head_lines, plain=plain)
         self._request = head, body
         if self._upstream is not upstream:
-            if self._upstream is not None:
-                self._leave_upstream()
+            self._leave_upstream()
             self._upstream = upstream
             upstream.in_flight.add(self)
         engine = upstream.pool.acquire()
@@ -350,6 +359,20 @@ class Exchange:
             self._observe(routed.name)
             self._observation.sent()
         self._send_on(engine)
+
+    def _died_with(self, profile: str) -> bool:
+        """Tell whether the profile's engine has died too often while it had this very request."""
+        self._make_digest()
+        now_s = asyncio.get_running_loop().time()
+        return self._relay.crashes.refuses(profile, self._digest, now_s)
+
+    def _make_digest(self) -> None:
+        """Make the digest while the body is there: SipHash, whose key is random in each process."""
+        if not self._digest:
+            body = self._body
+            if len(body) > 2 * _DIGESTED_BYTES:
+                body = body[:_DIGESTED_BYTES] + body[-_DIGESTED_BYTES:]
+            self._digest = hash((self._head.path, len(self._body), body))
 
     def _connect(self, upstream: Upstream) -> None:
         self._state = _CONNECTING
@@ -387,6 +410,7 @@ class Exchange:
     # Calls of the engine's connection.
 
     def begin_response(self, head: ResponseHead) -> None:
+        self._make_digest()
         self._forget_request()
         if head.websocket or head.status == _SWITCHING_PROTOCOLS:
             self._switch_protocols(head)
@@ -407,7 +431,7 @@ class Exchange:
     def _switch_protocols(self, head: ResponseHead) -> None:
         if not self._head.websocket:
             self._drop_engine()
-            self.engine_lost(Loss.BROKEN)
+            self.engine_lost()
             return
         self._state = _TUNNEL
         if self._observation is not None:
@@ -452,14 +476,11 @@ class Exchange:
         if self._engine is not None:
             self._engine.write(data)
 
-    def engine_lost(self, loss: Loss) -> None:
-        """Connect again, or tell the client that its response has no proper end."""
+    def engine_lost(self) -> None:
+        """Tell the client that its response has no proper end; the request is not sent again."""
         self._engine = None
         if self._state is _TUNNEL:
             self._end()
-        elif loss is Loss.STALE and self._upstream is not None:
-            # At most once: a new connection is never stale.
-            self._connect(self._upstream)
         else:
             self._fail(ENGINE_FAILED)
 
@@ -531,6 +552,8 @@ class Exchange:
     def _finish(self, status: int, tail: bytes, size: int = 0) -> None:
         if self._state is _HELD:
             self._relay.hold_queue.remove(self)
+        elif status >= _SERVER_FAULT or self._digest or not status:
+            self._note_end(status)
         self._state = _OVER
         if self._upstream is not None:
             # `_leave_upstream` without the call, since every request comes here.
@@ -541,6 +564,18 @@ class Exchange:
         if self._observation is not None:
             self._observation.end(status, tail, size)
         self._forget_request()
+
+    def _note_end(self, status: int) -> None:
+        """Note how a request ended that an engine may have had when it died."""
+        if self._state is not _WAITING and self._state is not _RESPONDING:
+            return
+        crashes, profile = self._relay.crashes, self._observed_profile
+        if not status or status >= _SERVER_FAULT:
+            # An engine of several processes answers 500 for the one that has died, and then ends.
+            self._make_digest()
+            crashes.lost(profile, self._digest, asyncio.get_running_loop().time())
+        elif crashes.suspects:
+            crashes.answered(profile, self._digest)
 
     def _leave_upstream(self) -> None:
         if self._upstream is not None:

@@ -27,7 +27,7 @@ class Observation(Protocol):
     """Observation of one request. `chunk` is on the hottest path."""
 
     def sent(self) -> None:
-        """Note that the request went to the engine; called again for every further attempt."""
+        """Note that the request went to the engine, which happens once."""
         ...
 
     def chunk(self, size: int) -> None:

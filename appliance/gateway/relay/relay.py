@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Final
 
-from appliance.domain.gateway import Api, Key, Limits, Refusal, Routed
+from appliance.domain.gateway import Api, Key, Limits, Refusal, Routed, State
 from appliance.gateway.callback_guard import end_faulty
 from appliance.gateway.downstream.client_connection import LAST_REQUEST_S, ClientConnection
 from appliance.gateway.downstream.peers import Peers
@@ -25,6 +25,7 @@ from appliance.gateway.upstream.engine_connection import UpstreamRequest
 from appliance.gateway.upstream.pool import Upstream
 from appliance.gateway.write_batch import WriteBatch
 from appliance.planning.routing import refusals
+from appliance.planning.routing.crash_record import CrashRecord
 from appliance.planning.routing.origin_policy import OriginPolicy
 
 _FLUSH_S: Final = 1.0
@@ -67,6 +68,9 @@ class Relay:
         self.writes = WriteBatch()
         self.hold_queue = HoldQueue(router, self.limits)
         self.scans = ScanQueue()
+        self.crashes = CrashRecord()
+        """Requests that engines had when they died."""
+        router.watch_crashes = self._follow_crashes
         self.lane_holder: LaneHolder | None = None
         """Holder of the probe lane, called before a request of a client goes on; None: nobody."""
         self._deferred: deque[Callable[[], None]] = deque()
@@ -173,6 +177,9 @@ class Relay:
             self._sweeping.cancel()
             self._sweeping = None
         self.peers.close()
+
+    def _follow_crashes(self, before: State, after: State) -> None:
+        self.crashes.follow(before, after, asyncio.get_running_loop().time())
 
     def _chosen(self, names: Iterable[str]) -> list[Upstream]:
         return [self.upstreams[name] for name in names if name in self.upstreams]

@@ -16,9 +16,9 @@ from appliance.planning.routing.body_changes import BodyChanges, compile_changes
 from appliance.planning.routing.refusals import GATEWAY_FAULT
 
 _MOST_IDLE: Final = 256
-_IDLE_S: Final = 3.0
-"""Time for which an idle connection is kept, give or take a sweep. Engines close theirs after 5 s;
-a request that meets a closed connection is sent again."""
+_IDLE_S: Final = 2.0
+"""Time for which an idle connection is kept; two sweeps add up to 2 s. Engines close theirs after 5 s
+(uvicorn's and llama.cpp's default), and a request must not cross with that: it is sent once."""
 _STARVED_S: Final = 0.1
 """Time after which a new connection that is still silent may be waiting for a worker of the engine.
 llama.cpp's server has a thread for each connection, which stays with it while it is kept: 40
@@ -54,8 +54,11 @@ class Pool:
         """Take the idle connection that was used last; None: there is none."""
         while self._idle:
             engine = self._idle.pop()
-            if not engine.is_closing():
+            if engine.is_closing():
+                continue
+            if not engine.has_ended(0):
                 return engine
+            engine.abort()
         return None
 
     def release(self, engine: EngineConnection) -> None:

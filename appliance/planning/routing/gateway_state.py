@@ -54,12 +54,17 @@ def state_of(
         paused=on_hold or by_hand or operated,
         lent=runs or not observed.run.idle,
         failed=frozenset(n for n in catalogue if _has_failed(observed.unit(n))),
+        crashed=frozenset(n for n in catalogue if _crashed(observed.unit(n))),
     )
 
 
 def _has_failed(unit: ObservedUnit) -> bool:
     """Tell whether a unit is down by a failure of its engine, or by a refusal of its gate."""
     return unit_verdict(unit).state in {"failed", "refused"}
+
+
+def _crashed(unit: ObservedUnit) -> bool:
+    return unit.waits_to_restart and unit.engine_ended
 
 
 def standing_of(unit: ObservedUnit) -> Standing:

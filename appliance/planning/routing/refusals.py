@@ -240,6 +240,17 @@ def websocket_refused(path: str, status: int) -> Refusal:
     )
 
 
+def engine_died_twice(profile: str) -> Refusal:
+    """Return the refusal of a request that an engine had whenever it died."""
+    # A status that clients do not retry by themselves.
+    return Refusal(
+        status=422,
+        code="engine_died_twice",
+        message=f"the engine of {profile} has died twice while it had this very request, which is not sent again "
+        f"for half an hour; appliance logs {profile} tells why it died: change the request, or the profile",
+    )
+
+
 def model_retired(profile: str) -> Refusal:
     return Refusal(
         status=404,

@@ -361,7 +361,7 @@ class TrafficRow(TypedDict):
     gone: int
     """Requests whose client left before the end."""
     retried: int
-    """Requests that were sent again, because the engine had closed a kept connection."""
+    """Always 0, since a request is sent to an engine once; of earlier releases."""
     bytes: int
     output_tokens: int
     decoded_tokens: int

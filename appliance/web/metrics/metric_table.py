@@ -147,7 +147,7 @@ REQUESTS_ABANDONED: Final = _counter(
 )
 REQUESTS_RETRIED: Final = _counter(
     "appliance_requests_retried_total",
-    "Number of requests that were sent again, since the engine had closed a kept connection.",
+    "Always 0, since a request is sent to an engine once; of earlier releases.",
     "profile",
 )
 REQUESTS_IN_FLIGHT: Final = _gauge(

@@ -33,6 +33,7 @@ STATE = State(
     paused=True,
     lent=True,
     failed=frozenset({"c"}),
+    crashed=frozenset({"e"}),
     retired=frozenset({"d"}),
 )
 

@@ -368,6 +368,29 @@ async def test_an_engine_that_breaks_off_is_a_failure(tmp_path: Path, said: byte
         assert len(rig.relay_rig.engine.heard) == 1
 
 
+async def test_an_engine_that_dies_of_probes(tmp_path: Path) -> None:
+    """An engine that dies twice of probes is sent no more of them, and pages are fetched."""
+
+    async def script(talk: Talk) -> None:
+        heard = await talk.request()
+        await talk.say(sized(b"1") if b"/metrics" in heard.line else b"")
+
+    async with lane_rigged(script, tmp_path) as rig:
+        for _ in range(2):
+            async with rig.lane.send("genesis", CHAT, BODY, timeout_s=20) as response:
+                await whole(response)
+            assert response.outcome is LaneOutcome.FAILED
+            await settle()
+            rig.relay_rig.crash()
+            rig.relay_rig.tell(Standing.SERVING)
+        with pytest.raises(LaneBusyError, match="died twice"):
+            async with rig.lane.send("genesis", CHAT, BODY, timeout_s=20):
+                pass
+        async with rig.lane.send("genesis", "/metrics", None, timeout_s=20) as response:
+            assert await whole(response) == b"1"
+        assert len(rig.relay_rig.engine.heard) == 3
+
+
 async def test_an_engine_that_is_away_is_a_failure(tmp_path: Path) -> None:
     """An engine that accepts no connection has failed, rather than being busy."""
     async with lane_rigged(answering(), tmp_path) as rig:

@@ -125,6 +125,12 @@ class Rig:
         state = State(standings={"genesis": standing}, committed=("genesis",), held=frozenset(held))
         self.table.take(state)
 
+    def crash(self) -> None:
+        """Tell that the engine of genesis has ended by itself, and is about to be started again."""
+        coming = {"genesis": Standing.STARTING}
+        crashed = frozenset({"genesis"})
+        self.table.take(State(standings=coming, committed=("genesis",), crashed=crashed))
+
 
 @dataclass
 class Answer:

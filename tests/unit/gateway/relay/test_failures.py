@@ -2,6 +2,9 @@
 
 import asyncio
 import json
+import os
+import socket
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -9,7 +12,7 @@ import pytest
 from appliance.domain.gateway import Standing
 from tests.fakes.engine_server import CHUNKED, EVENTS, EngineServer, Talk, answering, chunk, sized
 from tests.unit.gateway.relay.rig import get, post, rigged
-from tests.waiting import until
+from tests.waiting import settle, until
 
 EVENT = b'data: {"n":1}\n\n'
 
@@ -142,46 +145,124 @@ async def test_a_body_that_only_a_reset_can_end_badly() -> None:
 
 
 async def test_kept_connections_that_were_closed() -> None:
-    """A kept connection that the engine has closed costs nothing, also when both cross."""
+    """A kept connection that the engine has closed costs nothing."""
 
     async def script(talk: Talk) -> None:
         await talk.request()
         await talk.say(sized(b"%d" % talk.number))
-        if talk.number == 1:
-            # Closes when the next request has arrived.
-            await talk.reader.read(1)
-            talk.reset()
-        elif talk.number == 3:
-            await talk.request()
 
     async with rigged(script) as rig:
         caller = await rig.connect()
         bodies = []
-        for number in range(1, 5):
+        for _ in range(4):
             await caller.send(post())
             bodies.append((await caller.answer()).body)
-            if number % 2 == 0:  # the engine closes this connection after its response
-                await until(lambda: not rig.relay.upstreams["genesis"].pool._all)
+            await until(lambda: not rig.relay.upstreams["genesis"].pool._all)
         assert bodies == [b"1", b"2", b"3", b"4"]
-        assert sum(seen.sent - 1 for seen in rig.watcher.seen) == 2
 
 
-async def test_requests_are_sent_again_once() -> None:
-    """A request that a new connection does not answer either is not sent a third time."""
+@pytest.mark.parametrize("unix", [False, True])
+async def test_kept_connections_whose_end_is_not_read_yet(tmp_path: Path, *, unix: bool) -> None:
+    """A kept connection is not used once its end has come, even before the event loop tells."""
 
     async def script(talk: Talk) -> None:
         await talk.request()
-        if talk.number == 1:
-            await talk.say(sized(b"1"))
+        await talk.say(sized(b"%d" % talk.number))
+        with suppress(asyncio.IncompleteReadError):
             await talk.request()
 
-    async with rigged(script) as rig:
+    async with rigged(script, path=str(tmp_path / "e") if unix else None) as rig:
+        assert (await rig.ask(post())).body == b"1"
+        pool = rig.relay.upstreams["genesis"].pool
+        await until(lambda: pool.idle == 1)
+        (talk,) = rig.engine.talks
+        kept = talk.writer.get_extra_info("socket")
+        with socket.socket(fileno=os.dup(kept.fileno())) as own:
+            own.shutdown(socket.SHUT_WR)
+        # No turn of the event loop since then.
+        assert pool.acquire() is None
+        assert (await rig.ask(post())).body == b"2"
+
+
+@pytest.mark.parametrize("unix", [False, True])
+@pytest.mark.parametrize("end", ["end", "reset", "half", "silence on a new connection"])
+async def test_a_request_is_sent_once(tmp_path: Path, end: str, *, unix: bool) -> None:
+    """However an engine closes a connection after it has read a request, it gets it once."""
+
+    async def script(talk: Talk) -> None:
+        if end != "silence on a new connection":
+            await talk.request()
+            await talk.say(sized(b"1"))
+        await talk.request()
+        if end == "reset":
+            talk.reset()
+        elif end == "half":
+            talk.writer.write_eof()
+            await talk.reader.read()
+
+    async with rigged(script, path=str(tmp_path / "e") if unix else None) as rig:
         caller = await rig.connect()
-        await caller.send(post())
-        assert (await caller.answer()).status == 200
-        await caller.send(post())
-        assert (await caller.answer()).status == 502
-        assert len(rig.engine.heard) == 3
+        if end != "silence on a new connection":
+            await caller.send(post({"model": "genesis", "n": 1}))
+            assert (await caller.answer()).status == 200
+        await caller.send(post({"model": "genesis", "n": 2}))
+        answer = await caller.answer()
+        assert (answer.status, answer.error["code"]) == (502, "engine_failed")
+        await settle()
+        assert [b'"n": 2' in heard.body for heard in rig.engine.heard].count(True) == 1
+
+
+async def test_a_request_that_an_engine_dies_of_twice() -> None:
+    """The request is refused from the third time on, whoever sends it; others are served."""
+    killing = asyncio.Event()
+
+    async def script(talk: Talk) -> None:
+        while True:
+            heard = await talk.request()
+            if b"kill" in heard.body and killing.is_set():
+                await talk.say(EVENTS * (b"stream" in heard.body), chunk(EVENT))
+                await talk.delivered()
+                talk.reset()
+                return
+            await talk.say(sized(b"1"))
+
+    async with rigged(script) as rig:
+        for killer in ({"model": "genesis", "prompt": "kill"}, {"stream": True, "prompt": "kill"}):
+            killing.set()
+            for _ in range(2):
+                assert (await rig.ask(post(killer))).status in {0, 200, 502}
+                rig.crash()
+                rig.tell(Standing.STARTING)
+                rig.tell(Standing.SERVING)
+            before = len(rig.engine.heard)
+            for _ in range(2):
+                answer = await rig.ask(post(killer))
+                assert (answer.status, answer.error["code"]) == (422, "engine_died_twice")
+                assert "retry-after" not in answer.headers
+            assert len(rig.engine.heard) == before
+            assert (await rig.ask(post({**killer, "prompt": "be kind"}))).status == 200
+            killing.clear()
+
+
+async def test_a_request_that_was_in_flight_at_deaths_by_chance() -> None:
+    """A request that an engine answers between two of its deaths is not refused after them."""
+    silent = asyncio.Event()
+
+    async def script(talk: Talk) -> None:
+        while True:
+            await talk.request()
+            if silent.is_set():
+                return
+            await talk.say(sized(b"1"))
+
+    async with rigged(script) as rig:
+        for _ in range(3):
+            silent.set()
+            assert (await rig.ask(post())).status == 502
+            rig.crash()
+            rig.tell(Standing.SERVING)
+            silent.clear()
+            assert (await rig.ask(post())).status == 200
 
 
 async def test_engines_that_say_too_much() -> None:

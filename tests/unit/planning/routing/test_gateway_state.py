@@ -171,6 +171,7 @@ names = st.from_regex(r"[a-z0-9][a-z0-9._-]{0,47}", fullmatch=True)
         paused=st.booleans(),
         lent=st.booleans(),
         failed=st.frozensets(names),
+        crashed=st.frozensets(names),
         retired=st.frozensets(names),
     )
 )
