@@ -33,9 +33,9 @@ from appliance.planning.routing.refusals import (
     ENGINE_FAILED,
     ENGINE_UNREACHABLE,
     GATEWAY_FAULT,
+    engine_died_twice,
     model_not_ready,
     websocket_refused,
-    engine_died_twice,
 )
 
 if TYPE_CHECKING:
