@@ -128,6 +128,7 @@ def _exact_length(output_tokens: int, salt: str) -> Mapping[str, object]:
 
 
 ENGINE: Final = Engine(
+    port_reuse=(),
     name="command",
     options=CommandOptions,
     invocation=_invocation,

@@ -639,6 +639,8 @@ def _task(profile: Profile) -> Task | None:
 
 
 ENGINE: Final = Engine(
+    # cpp-httplib sets SO_REUSEPORT, from 2025 on SO_REUSEADDR.
+    port_reuse=("address", "port"),
     name="ik-llama-server",
     options=IkLlamaServerOptions,
     option_table=TABLE,

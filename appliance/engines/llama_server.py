@@ -594,6 +594,8 @@ def _task(profile: Profile) -> Task | None:
 
 
 ENGINE: Final = Engine(
+    # cpp-httplib sets SO_REUSEPORT, from 2025 on SO_REUSEADDR.
+    port_reuse=("address", "port"),
     name="llama-server",
     options=LlamaServerOptions,
     option_table=TABLE,

@@ -90,6 +90,8 @@ def _sees_nothing(_profile: Profile) -> bool:
 
 
 ENGINE: Final = Engine(
+    # cpp-httplib sets SO_REUSEPORT, from 2025 on SO_REUSEADDR.
+    port_reuse=("address", "port"),
     name="xllamacpp",
     options=XllamacppOptions,
     invocation=_invocation,

@@ -1,4 +1,4 @@
-"""Gate before every start: refuses until the claim and its memory are really free.
+"""Gate before every start: refuses until the claim, its memory and its port are really free.
 
 Runs as ``ExecCondition=+`` of a backend's unit, as root, with everything it needs in its
 arguments. Exit statuses, as systemd.service(5) reads them:
@@ -6,7 +6,7 @@ arguments. Exit statuses, as systemd.service(5) reads them:
 =====  ============================================================================
 0      admitted
 75     refused: a rival holds a lease, or the machine is too small; skipped without restart
-255    late: the memory has not come back; the unit failed, ``Restart=`` applies
+255    late: memory or port have not come back; the unit failed, ``Restart=`` applies
 64     the command line is wrong; skipped without restart
 =====  ============================================================================
 """
@@ -24,6 +24,7 @@ from appliance.adapters.files.regular import (
 from appliance.domain.names import is_profile_name, unit_of
 from appliance.domain.paths import GATE_DIR, LEASE_DIR
 from appliance.launch.admission import leases, obstacles
+from appliance.launch.admission.port import PORT_REUSE, PortWatch, last_program, record_program
 from appliance.launch.admission.release import Release
 from appliance.launch.program import ERROR, EX_USAGE, WARNING, Options, UsageError, run_program, say
 from appliance.planning.memory import gate_arguments, peak
@@ -48,6 +49,9 @@ _FLAGS = (
     *gate_arguments.FLAGS,
     "observed",
     "fingerprint",
+    "port",
+    "port-program",
+    "port-reuse",
     "deadline-s",
     # Set by tests only; the rendered units leave the defaults.
     "lease-dir",
@@ -55,6 +59,7 @@ _FLAGS = (
     "systemctl",
 )
 _DEADLINE_S = 60.0
+_MAX_PORT = 65535
 _STATUS_EVERY_S = 0.25
 _MAX_STATUS_CHARACTERS = 1000
 """Longest status text; systemd drops a message of more than 4096 bytes (sd_notify(3) has no limit
@@ -81,12 +86,26 @@ class Gate:
         self._systemctl = options.text("systemctl", "/usr/bin/systemctl")
         self._announced_s = -_STATUS_EVERY_S
         self._leases = leases.parse(options.many("lease"), options.text("lease-dir", LEASE_DIR))
+        self._port = options.whole("port")
+        self._program = options.text("port-program", self._name)
         self._release = Release(
             self._leases,
             requirement_from(options, own=unit_of(self._name)),
             deadline_s=options.seconds("deadline-s", _DEADLINE_S),
+            port=None if self._port is None else self._watched_port(self._port, options),
             on_progress=self._announce,
         )
+
+    def _watched_port(self, port: int, options: Options) -> PortWatch:
+        if not 0 < port <= _MAX_PORT:
+            raise UsageError(f"not a port: {port}")
+        reuse = options.many("port-reuse")
+        if unknown := set(reuse) - {*PORT_REUSE}:
+            raise UsageError(f"--port-reuse is none of {', '.join(PORT_REUSE)}: {min(unknown)}")
+        if not reuse and last_program(self._gate_dir, port) == self._program:
+            # Its own connections are the best evidence of how a program binds.
+            reuse = PORT_REUSE
+        return PortWatch(port, reuse, clock=time.monotonic)
 
     def run(self) -> int:
         """Wait for admission; returns the exit status."""
@@ -109,17 +128,15 @@ class Gate:
         return all(lease.is_free() for lease in self._leases)
 
     def _admit(self) -> int:
-        """Replace the last verdict where there was a wait for memory, else remove it."""
+        """Replace the last verdict where there was a wait for memory or the port, else remove it."""
         self._remove_verdict()
         reason, first = self._release.change_text(), self._release.first_held
-        if first is not None:
-            self._write_verdict(
-                gate_verdict.ADMITTED,
-                reason,
-                from_bytes=first,
-                to_bytes=self._release.held,
-                waited_s=round(self._release.waited_s, 3),
-            )
+        if reason:
+            held = {} if first is None else {"from_bytes": first, "to_bytes": self._release.held}
+            waited_s = round(self._release.waited_s, 3)
+            self._write_verdict(gate_verdict.ADMITTED, reason, waited_s=waited_s, **held)
+        if self._port is not None:
+            record_program(self._gate_dir, self._port, self._program)
         return ADMITTED
 
     def _announce(self, text: str, waited_s: float) -> None:

@@ -4,8 +4,8 @@ It stands until the gate decides again; an admission without a wait leaves none.
 
 ============  ================================================================
 ``refused``   a rival holds the claim, or the machine is too small
-``late``      memory is not back
-``admitted``  after a wait for memory
+``late``      memory or port are not back
+``admitted``  after a wait for memory or port
 ============  ================================================================
 """
 
@@ -33,10 +33,10 @@ class GateVerdict:
 
     def __init__(self, *, admitted: bool, reason: str) -> None:
         self.admitted = admitted
-        """Whether the start was admitted; False: refused, or memory was late."""
+        """Whether the start was admitted; False: refused, or memory or port were late."""
         self.reason = reason
         """Reason for people: the holders of the claim or memory; or, of an admission, ``12.1 → 0.4
-        GiB in 2.3 s``."""
+        GiB in 2.3 s``, ``port 9103 free after 12.4 s``."""
 
 
 def file_of(directory: str, profile: str) -> str:

@@ -44,6 +44,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--metrics", help="file to answer /metrics with")
     parser.add_argument("--mute", action="store_true", help="completions fail")
     parser.add_argument("--ignore-term", action="store_true")
+    parser.add_argument("--no-reuse", action="store_true", help="bind without SO_REUSEADDR")
     parser.add_argument("--hang", action="store_true", help="before it loads, with its workers")
     return parser.parse_args()
 
@@ -244,7 +245,8 @@ def event(connection: socket.socket, text: str) -> None:
 def serve(options: argparse.Namespace) -> None:
     """Answer until the end."""
     with socket.socket() as listener:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if not options.no_reuse:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((options.where, options.port))
         listener.listen(64)
         if options.die == "ready":

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import select
+import shlex
 import threading
 import time
 
@@ -62,6 +63,35 @@ def test_failed_switch_restores_the_previous(
     assert answer.result["restored"] == ["a"]
     assert fleet.active() == ["a"]
     assert fleet.committed() == ["a"]
+
+
+def test_a_start_waits_for_its_port(fleet: Fleet) -> None:
+    """An engine that binds without SO_REUSEADDR is started when the kernel has let its port go."""
+    fleet.profile("plain", 9004, "--no-reuse")
+    fleet.apply()
+    fleet.switch("plain")
+    client = "import socket; s = socket.create_connection(('127.0.0.1', 9004)); s.recv(1)"
+    fleet.box.run(f"systemd-run -q /usr/bin/python3 -c {shlex.quote(client)}")
+    fleet.box.wait_for("grep -q ':232C .* 01 ' /proc/net/tcp")
+    fleet.box.run("systemd-run -q appliance restart plain")
+    fleet.box.wait_for("appliance status plain | grep 'port 9004: free again in'")
+    fleet.box.run("ss -K -tn state time-wait sport = :9004 >/dev/null", check=False)  # else it takes a minute
+    ended = fleet.cli("wait", "plain", timeout_s=80.0)
+    assert ended.exit == 0, ended
+    assert fleet.active() == ["plain"]
+    assert fleet.show("plain", "NRestarts") == "0"
+
+
+def test_a_killed_engine_is_stopped_not_failed(fleet: Fleet) -> None:
+    """An engine that ignores its stop is killed at the deadline, and nobody is told that it failed."""
+    fleet.profile("orm", 9005, "--ignore-term", top='gpus = []\ndeadlines = { stop = "1s" }')
+    fleet.apply()
+    fleet.switch("orm")
+    fleet.switch("a")
+    (orm,) = [row for row in fleet.status()["profiles"] if row["name"] == "orm"]
+    assert (orm["state"], orm["note"]) == ("stopped", "had to be killed after 1 s")
+    models = json.loads(fleet.box.run("curl -sf http://127.0.0.1:8010/v1/models").stdout)["data"]
+    assert [m["status"]["value"] for m in models if m["id"] == "orm"] == ["unloaded"]
 
 
 def test_failure_shows_the_backends_last_words(fleet: Fleet) -> None:

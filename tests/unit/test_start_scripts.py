@@ -73,12 +73,23 @@ OURS = {
     *("", "adapters", "adapters.files", "adapters.files.regular", "adapters.kernel"),
     *("adapters.kernel.processes", "adapters.kernel.text_files", "domain", "domain.names"),
     *("domain.paths", "launch", "launch.admission", "launch.admission.leases"),
-    *("launch.admission.obstacles", "launch.admission.release", "launch.gate", "launch.program"),
+    *("launch.admission.obstacles", "launch.admission.port", "launch.admission.release"),
+    *("launch.gate", "launch.program"),
     *("planning", "planning.memory", "planning.memory.fit", "planning.memory.gate_arguments"),
     *("planning.memory.peak", "planning.memory.requirement", "protocol", "protocol.gate_verdict"),
 }
 STANDARD = {
-    *("__future__", "_collections_abc", "_json", "_stat", "errno", "fcntl", "gc", "genericpath"),
+    *(
+        "__future__",
+        "_collections_abc",
+        "_json",
+        "_socket",
+        "_stat",
+        "errno",
+        "fcntl",
+        "gc",
+        "genericpath",
+    ),
     *("grp", "os", "posixpath", "stat"),
 }
 """Modules of the standard library, beside those of an interpreter that does nothing."""

@@ -1,7 +1,8 @@
 """Listening TCP sockets from /proc: tables of a network namespace, and sockets that a process has open.
 
 The tables list all listening sockets before the first connection (proc_net_tcp.rst), so a table is
-read as far as its listeners go, however many connections the box has.
+read as far as its listeners go, however many connections the box has. Only for one port that is taken, connections
+are looked at too, up to a number of rows.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import os
 import socket
 import sys
+from itertools import islice
 
 from appliance.adapters.kernel.text_files import PROC, is_number
 
@@ -18,7 +20,11 @@ if TYPE_CHECKING:
 
 _TABLES = ("tcp", "tcp6")
 _LISTEN = "0A"
+_TIME_WAIT = "06"
+_MOST_ROWS = 200_000
+"""Rows of a table that are looked at for one port: 0.1 s."""
 _FIELDS = 10
+_NO_TIMER = "00"
 _WORD_DIGITS = 8
 _FAMILIES = {_WORD_DIGITS: socket.AF_INET, 4 * _WORD_DIGITS: socket.AF_INET6}
 _MAX_LINE = 512
@@ -55,6 +61,56 @@ def tcp_listeners(pid: int | str = "self") -> Iterator[TcpListener]:
                 yield from listeners_in(iter(lambda: table.readline(_MAX_LINE), ""))
         except OSError:
             continue  # the process has ended, or the kernel has no IPv6
+
+
+class PortSocket:
+    """Socket on a port, also one that only the kernel still has."""
+
+    __slots__ = ("inode", "left_s", "state")
+
+    def __init__(self, state: str, left_s: float, inode: int) -> None:
+        self.state = state
+        """The kernel's number of the TCP state, in hexadecimal digits."""
+        self.left_s = left_s
+        """Seconds until its timer; 0: none runs."""
+        self.inode = inode
+        """Number of the socket; 0: no process has it."""
+
+    @property
+    def is_listening(self) -> bool:
+        return self.state == _LISTEN
+
+    @property
+    def is_over(self) -> bool:
+        """Tell whether the connection is closed on both sides, and the kernel waits for late packets."""
+        return self.state == _TIME_WAIT
+
+
+def sockets_on(port: int) -> Iterator[PortSocket]:
+    """Yield the sockets whose local port is `port`, in the network namespace of this process."""
+    for name in _TABLES:
+        try:
+            with open(f"{PROC}/self/net/{name}", encoding="ascii", errors="replace") as table:
+                yield from port_sockets_in(iter(lambda: table.readline(_MAX_LINE), ""), port)
+        except OSError:
+            continue  # the kernel has no IPv6
+
+
+def port_sockets_in(rows: Iterable[str], port: int) -> Iterator[PortSocket]:
+    """Yield the sockets of a table with a local port; rows that cannot be read are left out."""
+    ticks, end = os.sysconf("SC_CLK_TCK"), f":{port:04X}"
+    for row in islice(rows, _MOST_ROWS):
+        if end not in row:
+            continue
+        fields = row.split()
+        if len(fields) < _FIELDS or not fields[1].endswith(end):
+            continue
+        running, _, left = fields[5].partition(":")
+        try:
+            left_s = int(left, 16) / ticks if running != _NO_TIMER else 0.0
+            yield PortSocket(fields[3], left_s, int(fields[9]))
+        except ValueError:
+            continue
 
 
 def listeners_in(rows: Iterable[str]) -> Iterator[TcpListener]:

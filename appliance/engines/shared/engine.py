@@ -265,6 +265,9 @@ class Engine:
     arguments: ArgumentRules | None = None
     """Options that have a key, and those that are refused; None: the engine has no ``extra_args`` of
     its own kind."""
+    port_reuse: tuple[Literal["address", "port"], ...] = ("address",)
+    """Options of its listening socket, of which its builds set one: SO_REUSEADDR, SO_REUSEPORT. Empty: not
+    known, which counts as neither."""
     needs_binary: bool = True
     """Whether a profile must name the program."""
     build_question: str = ""

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from appliance.launch.admission.gpu_watch import GpuWatch
     from appliance.launch.admission.leases import LeaseLock
     from appliance.launch.admission.obstacles import Obstacle
+    from appliance.launch.admission.port import PortWatch
     from appliance.planning.memory.requirement import MemoryRequirement
 
 _FIRST_PAUSE_S = 0.002
@@ -31,6 +32,7 @@ class Release:
     Args:
         leases: Must be free; empty for a caller that holds them already.
         requirement: Memory that must be free, and units that must have ended.
+        port: Port that must be free; None: of no engine, or of one without.
         deadline_s: Longest wait.
         on_progress: Called after every check that found an obstacle, with a sentence for people
             and the seconds waited so far. An exception from it ends the wait.
@@ -42,10 +44,12 @@ class Release:
         requirement: MemoryRequirement,
         *,
         deadline_s: float,
+        port: PortWatch | None = None,
         on_progress: Callable[[str, float], None] = lambda _text, _waited_s: None,
     ) -> None:
         self._leases = leases
         self._requirement = requirement
+        self._port = port
         self._deadline_s = deadline_s
         self._on_progress = on_progress
         self._groups = obstacles.unit_groups(requirement.own, sorted(requirement.rivals))
@@ -98,12 +102,14 @@ class Release:
             self._gpus.close()
 
     def change_text(self) -> str:
-        """Return the change that was awaited, ``12.1 → 0.4 GiB in 2.3 s``; empty: none of memory."""
+        """Return what was awaited, ``12.1 → 0.4 GiB in 2.3 s``; empty: neither memory nor a port."""
+        port = "" if self._port is None else self._port.change_text()
         if self.first_held is None:
-            return ""
+            return port
         from appliance.domain.amounts import size_change  # noqa: PLC0415
 
-        return f"{size_change(self.first_held, self.held)} in {self.waited_s:.1f} s"
+        memory = f"{size_change(self.first_held, self.held)} in {self.waited_s:.1f} s"
+        return f"{memory}, {port}" if port else memory
 
     def _is_over(self, obstacle: Obstacle, same_kind_s: float) -> bool:
         patience_s = obstacle.patience_s
@@ -115,7 +121,8 @@ class Release:
         obstacle = obstacles.held_lease(self._leases, self._amounts) or obstacles.left_over(
             self._groups, self._amounts, own=self._requirement.own
         )
-        return obstacle or self._late(timeout_s)
+        obstacle = obstacle or self._late(timeout_s)
+        return obstacle or (None if self._port is None else self._port.check())
 
     def _amounts(self) -> dict[int, int]:
         return {} if self._gpus is None else self._gpus.amounts()

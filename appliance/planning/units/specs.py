@@ -125,6 +125,7 @@ def gate_argv(applied: Applied, layout: Layout) -> tuple[str, ...]:
         *arguments_of(requirement_of(applied)),
         *_observed(applied, layout),
         *(() if margin is None else ("--margin-bytes", str(margin))),
+        *_port(applied),
         "--deadline-s",
         f"{applied.deadlines.release_s:g}",
         *_directory("--lease-dir", layout.lease_dir, paths.LEASE_DIR),
@@ -172,6 +173,16 @@ def _build(spec: UnitSpec, layout: Layout) -> tuple[str, ...]:
 def record_path(applied: Applied, layout: Layout) -> str:
     """Return the path of the record of the engine's build."""
     return f"{layout.builds_dir}/{applied.name}.json"
+
+
+def _port(applied: Applied) -> Iterable[str]:
+    """Yield the gate's arguments that name the port, and how the engine may bind it."""
+    if applied.endpoint.port is None:
+        return
+    yield from ("--port", str(applied.endpoint.port))
+    yield from ("--port-program", applied.binary or applied.engine)
+    for kind in ENGINES[applied.engine].port_reuse:
+        yield from ("--port-reuse", kind)
 
 
 def _program(layout: Layout, script: str, name: str) -> tuple[str, ...]:

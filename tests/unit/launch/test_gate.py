@@ -3,6 +3,8 @@
 import fcntl
 import json
 import os
+import re
+import socket
 import stat
 import time
 from collections.abc import Iterator, Sequence
@@ -244,3 +246,62 @@ def test_a_senseless_command_line_is_skipped_without_restart(
     assert result.returncode == 64
     assert result.stderr.startswith("<3>gate: ")
     assert "Traceback" not in result.stderr
+
+
+def test_a_start_waits_for_its_port(box: Box, manager: NotifySocket) -> None:
+    """The gate admits when the port can be bound, and its verdict says what was awaited."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        port = bound.getsockname()[1]
+        argv = box.gate(*LEASE, "--port", port, deadline_s=10)
+        with started(argv, environment=manager.environment) as gate:
+            manager.wait_for(f"STATUS=waiting for port {port}: ")
+            assert gate.poll() is None
+            bound.close()
+            assert gate.wait(timeout=9) == 0
+    admitted = box.read_refusal()
+    assert admitted["verdict"] == "admitted"
+    assert re.fullmatch(rf"port {port} free after \d\.\d s", str(admitted["reason"]))
+
+
+def test_a_port_that_does_not_come_back_is_late(box: Box) -> None:
+    """At its deadline the gate fails the start, which systemd tries again; it says for how long."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        port = bound.getsockname()[1]
+        assert run(box.gate(*LEASE, "--port", port)).returncode == 255
+    assert box.read_refusal()["verdict"] == "late"
+
+
+def test_a_port_in_other_hands_is_refused_with_its_owner(box: Box) -> None:
+    """A process that listens is no earlier run that ends: it is named, and the start skipped."""
+    with socket.create_server(("127.0.0.1", 0)) as stranger:
+        port = stranger.getsockname()[1]
+        result = run(box.gate(*LEASE, "--port", port, "--port-reuse", "address", deadline_s=0.2))
+    assert result.returncode == 75
+    reason = str(box.read_refusal()["reason"])
+    assert reason.startswith(f"port {port} is in use by ")
+    assert f"(pid {os.getpid()}" in reason
+
+
+def test_an_unknown_program_binds_as_its_last_run_did(box: Box) -> None:
+    """Connections that its own last run left say how it binds; those of another program do not."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        with socket.create_connection(("127.0.0.1", port)) as client:
+            listener.accept()[0].close()
+            client.recv(1)
+    other = box.refusal.parent / f".port-{port}"
+    other.parent.mkdir()
+    other.symlink_to("/usr/bin/other")
+    words = ("--port", port, "--port-program", "/usr/bin/own")
+    assert run(box.gate(*LEASE, *words)).returncode == 255
+    other.unlink()
+    other.symlink_to("/usr/bin/own")
+    assert run(box.gate(*LEASE, *words)).returncode == 0
+
+
+@pytest.mark.parametrize("words", [("--port", 0), ("--port", 70000), ("--port-reuse", "all")])
+def test_a_port_that_is_none_is_a_usage_error(box: Box, words: Sequence[object]) -> None:
+    """A damaged unit starts nothing."""
+    assert run(box.gate("--port", 9103, *words)).returncode == 64
