@@ -72,7 +72,9 @@ class Deadlines:
     ] = 300.0
     stop_s: Annotated[Deadline, Doc("from SIGTERM to SIGKILL", key="stop")] = 90.0
     drain_s: Annotated[Duration, Doc("for requests in flight before a stop", key="drain")] = 30.0
-    release_s: Annotated[Deadline, Doc("for the claimed memory and the port to come back", key="release")] = 60.0
+    release_s: Annotated[
+        Deadline, Doc("for the claimed memory and the port to come back", key="release")
+    ] = 60.0
     warm_up_s: Annotated[
         Deadline, Doc("for the one real request after the load", key="warm_up")
     ] = 120.0

@@ -75,7 +75,9 @@ def test_a_start_waits_for_its_port(fleet: Fleet) -> None:
     fleet.box.wait_for("grep -q ':232C .* 01 ' /proc/net/tcp")
     fleet.box.run("systemd-run -q appliance restart plain")
     fleet.box.wait_for("appliance status plain | grep 'port 9004: free again in'")
-    fleet.box.run("ss -K -tn state time-wait sport = :9004 >/dev/null", check=False)  # else it takes a minute
+    fleet.box.run(
+        "ss -K -tn state time-wait sport = :9004 >/dev/null", check=False
+    )  # else it takes a minute
     ended = fleet.cli("wait", "plain", timeout_s=80.0)
     assert ended.exit == 0, ended
     assert fleet.active() == ["plain"]
