@@ -22,7 +22,7 @@ from appliance.adapters.systemd.daemon import Readiness, named_sockets
 from appliance.adapters.token_client import TokenOwners
 from appliance.daemon_main import ToldToEndError, run_daemon, until_told
 from appliance.domain.errors import ApplianceError, StoreError
-from appliance.domain.names import HEALTH_SOCKET_UNIT, VIEW_SOCKET_UNIT
+from appliance.domain.names import HEALTH_SOCKET_UNIT, HEALTH_UNIT, VIEW_SOCKET_UNIT
 from appliance.domain.paths import CANARIES_DIR
 from appliance.health.agent import HealthAgent, QualityWatch, SpeedWatch
 from appliance.health.alert_service import AlertService, ServiceSources
@@ -204,7 +204,10 @@ def _listener(listeners: Mapping[str, socket.socket], unit: str) -> socket.socke
     listener = listeners.get(unit)
     if listener is None:
         _log.warning(
-            "%s passed no socket, so nobody gets an answer there: systemctl start %s", unit, unit
+            # systemd starts no socket beside its running service.
+            "%s passed no socket, so nobody gets an answer there: systemctl restart %s",
+            unit,
+            HEALTH_UNIT,
         )
     return listener
 

@@ -35,6 +35,7 @@ from appliance.domain.names import (
     REQUEST_SOCKET_UNIT,
     STATUS_SOCKET_UNIT,
     SUPERVISOR_SOCKET_UNIT,
+    SUPERVISOR_UNIT,
     TOKEN_SOCKET_UNIT,
     WEB_USER,
 )
@@ -191,9 +192,10 @@ async def run(settings: SettingsSnapshot) -> None:
                         tasks.create_task(serve(listeners[unit]))
                     else:
                         _log.warning(
-                            "%s passed no socket, so its clients get no answer: systemctl start %s",
+                            # systemd starts no socket beside its running service.
+                            "%s passed no socket, so its clients get no answer: systemctl restart %s",
                             unit,
-                            unit,
+                            SUPERVISOR_UNIT,
                         )
                 tasks.create_task(until_told(readiness, partial(_reload, supervisor)))
                 # A reload may come as soon as systemd is told: without its handler it would end the process.

@@ -117,3 +117,15 @@ def test_a_follower_starts_no_supervisor_that_was_stopped(fleet: Fleet) -> None:
     fleet.box.run(f"systemctl is-active {STATUS_SOCKET_UNIT} appliance-supervisor.service")
     fleet.switch("a")
     until_told(fleet, '["a"]')
+
+
+def test_restarts_in_a_row_leave_every_socket(fleet: Fleet) -> None:
+    """However often daemons restart, their sockets stay; one that was stopped comes back as is advised."""
+    daemons = "appliance-supervisor appliance-gateway appliance-health"
+    fleet.box.run(f"for n in 1 2 3 4 5 6 7 8; do systemctl restart {daemons} || exit; done")
+    sockets = "ls /usr/local/lib/systemd/system/appliance-*.socket | xargs -n1 basename"
+    states = fleet.box.run(f"systemctl is-active $({sockets})").stdout.split()
+    assert set(states) == {"active"}
+    fleet.box.run(f"systemctl stop {STATUS_SOCKET_UNIT} && systemctl restart appliance-supervisor")
+    assert fleet.box.run(f"systemctl is-active {STATUS_SOCKET_UNIT}").stdout.strip() == "active"
+    until_told(fleet, '["a"]')

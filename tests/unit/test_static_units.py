@@ -46,6 +46,27 @@ def values(file: str, key: str, section: str) -> list[str]:
     return [v for s in found for v in s.values(key)]
 
 
+LIMITED = {
+    "appliance-boot.service": "a oneshot of the boot, which nothing restarts",
+    "appliance-health-failed.service": "a oneshot after the agent's own limit",
+    "appliance-health.service": "its limit has people told without it, and a timer tries it again",
+}
+"""Services that systemd stops starting when they are started too often, with the reason."""
+
+
+@pytest.mark.parametrize("file", [p.name for p in UNITS.iterdir() if p.suffix == ".socket"])
+def test_no_limit_ends_a_socket(file: str) -> None:
+    """Neither restarts of its service nor a burst of clients leave a socket failed for good."""
+    assert values(file, "StartLimitIntervalSec", "Unit") == ["0"]
+    assert values(file, "TriggerLimitIntervalSec", "Socket") == ["0"]
+
+
+def test_services_with_a_start_limit_have_a_reason() -> None:
+    """Any other service may be started as often as it is asked for."""
+    limits = {file: values(file, "StartLimitIntervalSec", "Unit") for file in SERVICES}
+    assert {file for file, limit in limits.items() if limit != ["0"]} == set(LIMITED)
+
+
 def test_the_set_of_files_is_complete() -> None:
     """The set of files is what install.sh copies, not one file more or less."""
     assert sorted(p.name for p in UNITS.iterdir()) == [
