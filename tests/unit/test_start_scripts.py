@@ -74,7 +74,7 @@ OURS = {
     *("adapters.kernel.processes", "adapters.kernel.text_files", "domain", "domain.names"),
     *("domain.paths", "launch", "launch.admission", "launch.admission.leases"),
     *("launch.admission.obstacles", "launch.admission.port", "launch.admission.release"),
-    *("launch.gate", "launch.program"),
+    *("domain.json_reader", "domain.plain_text", "launch.gate", "launch.program"),
     *("planning", "planning.memory", "planning.memory.fit", "planning.memory.gate_arguments"),
     *("planning.memory.peak", "planning.memory.requirement", "protocol", "protocol.gate_verdict"),
 }
