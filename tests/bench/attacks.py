@@ -3,6 +3,9 @@
 An attack runs in a process of its own until it is killed; what it is told it does not mind.
 """
 
+import base64
+import gzip
+import os
 import selectors
 import socket
 import time
@@ -12,6 +15,7 @@ from functools import partial
 from typing import Final
 
 from tests.bench.sink import ENDLESS, SILENT, SOCKET
+from tests.fakes.zstd import zstd
 
 CROWD: Final = 1100
 """More connections than the gateway takes."""
@@ -194,6 +198,21 @@ def _held_back(drop: bytes, port: int) -> None:
     Crowd(6, whole(_chat(_LARGE))[:-1_000_000], drop)(port)
 
 
+def _coded(coding: str, body: Body, count: int = 20) -> Callable[[int], None]:
+    """Return an attack of bodies that are coded already."""
+    fields = f"Content-Encoding: {coding}\r\n"
+    return partial(_again, count, lambda: whole(body(), headers=fields))
+
+
+def _random_text() -> bytes:
+    """Text that is shorter by a quarter when it is coded, and dear to decode."""
+    return base64.b64encode(os.urandom(_LARGE * 3 // 4))
+
+
+def _cut_short(body: bytes) -> bytes:
+    return body[: len(body) * 9 // 10]
+
+
 _FIELDS: Final = "".join(f"X-{number}: {'y' * 300}\r\n" for number in range(90))
 _UPGRADE: Final = "Connection: Upgrade\r\nUpgrade: websocket\r\n"
 _LAN: Final = lan_address()
@@ -218,6 +237,26 @@ ATTACKS: Final[Mapping[str, Callable[[int], None]]] = {
     "63 MB of opening brackets": partial(_bodies, 4, lambda: b'{"x":' + b"[" * _LARGE),
     "63 MB of blanks": partial(_bodies, 4, lambda: b"{" + b" " * _LARGE + b"}"),
     "a model's name of 63 MB": partial(_bodies, 4, lambda: _text(b"a", "model")),
+    "gzip of 63 MB of zeros": _coded("gzip", lambda: gzip.compress(bytes(_LARGE))),
+    "zstd of 63 MB of zeros": _coded("zstd", lambda: zstd.compress(bytes(_LARGE))),
+    "gzip of 63 MB of text": _coded("gzip", lambda: gzip.compress(_random_text(), 1), 4),
+    "zstd of 63 MB of text": _coded("zstd", lambda: zstd.compress(_random_text(), 1), 4),
+    "gzip of a megabyte of zeros": _coded("gzip", lambda: gzip.compress(bytes(1 << 20)), 200),
+    "gzip without an end": _coded("gzip", lambda: _cut_short(gzip.compress(_random_text(), 1)), 4),
+    "gzip in gzip in gzip": _coded(
+        "gzip", lambda: gzip.compress(gzip.compress(gzip.compress(bytes(_LARGE)))), 200
+    ),
+    "a million members of gzip": _coded("gzip", lambda: gzip.compress(b"x") * 1_000_000),
+    "a million frames of zstd": _coded("zstd", lambda: zstd.compress(b"x") * 1_000_000),
+    "gzip of empty blocks": _coded(
+        "gzip", lambda: gzip.compress(b"")[:10] + b"\0\0\0\xff\xff" * 10_000_000, 4
+    ),
+    "zstd of empty blocks": _coded(
+        "zstd", lambda: b"\x28\xb5\x2f\xfd\x00\x58" + b"\0\0\0" * 20_000_000, 4
+    ),
+    "zstd with windows of 2 GiB": _coded(
+        "zstd", lambda: b"\x28\xb5\x2f\xfd\x00\xa8" + b"\2\0\x10x" * 16_000, 200
+    ),
     "200 bodies of 16 KB of numbers": partial(_bodies, 200, lambda: _list(b"1,", 16_000)),
     "200 bodies of 200 KB of numbers": partial(_bodies, 200, lambda: _list(b"1,", 200_000)),
     "the same name again and again": partial(

@@ -6,12 +6,14 @@ byte 2, 3    where the bytes are cut
 the rest     the bytes
 """
 
+import gzip
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from appliance.planning.routing.body_changes import LONG_BYTES
 from appliance.planning.routing.json_scanner import _SHORT_BYTES
+from tests.fakes.zstd import zstd
 from tests.smuggling.corpus import REQUESTS
 from tests.smuggling.responses import ANSWERS
 
@@ -28,6 +30,7 @@ _BODIES = (
     *(b'{"model":"m","model":"m"}', b'{"\\u006dodel":"m"}', b"\xef\xbb\xbf{}", b'{"model":"m"'),
 )
 """Bodies to begin with, at each of these sizes."""
+_CODERS: Mapping[str, Callable[[bytes], bytes]] = {"gzip": gzip.compress, "zstd": zstd.compress}
 _SIZES = (1, 1, 2, 3, 5, 8, 13, 40, 100, 300, 1000, 5000)
 
 
@@ -89,10 +92,18 @@ def seeds() -> Iterator[tuple[str, bytes]]:
     for number, body in enumerate(_BODIES):
         for size in range(1, len(PADDED)):
             yield f"body-{number}-{size}", bytes((0, size << 4, 0, number & 1)) + body
+    for coding, code in _CODERS.items():
+        for number, body in enumerate(_BODIES):
+            yield f"{coding}-{number}", bytes((0, 0, 0, number & 1)) + _coded(coding, code(body))
     for cuts in (0, 1):
         for name, who, how, raw in (*requests, *answers):
             if len(raw) <= MOST_BYTES:
                 yield f"{name}-{cuts}", bytes((who, how, 0, cuts)) + raw
+
+
+def _coded(coding: str, body: bytes) -> bytes:
+    head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Encoding: {coding}\r\n"
+    return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
 
 
 def words() -> Iterator[bytes]:
@@ -114,6 +125,7 @@ def words() -> Iterator[bytes]:
     yield from (
         b"Content-Type: text/event-stream\r\n",
         b"Content-Encoding: gzip\r\n",
+        b"Content-Encoding: zstd\r\n",
         b"data: {}\n\n",
     )
     yield from (

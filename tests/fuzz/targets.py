@@ -1,7 +1,9 @@
 """Targets of the fuzzer: invariants for all bytes of clients and engines."""
 
 import asyncio
+import gzip
 import re
+import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -11,6 +13,7 @@ from appliance.gateway.keys import KeyRing
 from appliance.gateway.meter import Meter
 from appliance.gateway.relay.relay import Relay
 from appliance.gateway.routing_table import RoutingTable
+from tests.fakes.zstd import zstd
 from tests.fuzz.answers import Told, read_answers
 from tests.fuzz.inputs import Input
 from tests.fuzz.world import End, World
@@ -146,7 +149,7 @@ def _same(ours: Read, theirs: Read) -> bool:
     return (
         ours.method == (b"GET" if theirs.method == b"HEAD" else theirs.method)
         and _origin(theirs.target) == ours.target
-        and (ours.body == theirs.body or _named(theirs.body) == ours.body)
+        and ours.body in {theirs.body, _named(theirs.body), _named(_decoded(theirs))}
     )
 
 
@@ -154,6 +157,19 @@ def _origin(target: bytes) -> bytes:
     """A target without the host that it may name."""
     path = _ABSOLUTE.sub(b"", target)
     return path if path.startswith((b"/", b"*")) else b"/" + path
+
+
+def _decoded(request: Read) -> bytes:
+    """A body without its coding; as it is, if it has none that is known."""
+    coding = b"".join(request.values(b"content-encoding")).lower()
+    try:
+        if coding in {b"gzip", b"x-gzip"}:
+            return gzip.decompress(request.body)
+        if coding == b"zstd":
+            return zstd.decompress(request.body)
+    except (OSError, EOFError, zlib.error, zstd.ZstdError):
+        pass
+    return request.body
 
 
 def _named(body: bytes) -> bytes:

@@ -1,8 +1,10 @@
 """Bodies of every kind, on both sides of every threshold: one answer each, and the same at every size."""
 
+import gzip
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -20,6 +22,7 @@ from appliance.gateway.relay.relay import Relay
 from appliance.gateway.routing_table import RoutingTable
 from appliance.gateway.upstream import engine_connection
 from appliance.planning.routing import body_changes, json_body, json_scanner, long_json
+from tests.fakes.zstd import zstd
 from tests.fuzz.answers import Told, read_answers
 from tests.fuzz.targets import Engine, settle
 from tests.fuzz.world import End, World
@@ -103,6 +106,21 @@ ANSWERED: Final[Mapping[str, tuple[Body, int]]] = {
 """Bodies of the chat API by name, with the status of their answer; 0: either 200 or 400."""
 
 
+CODERS: Final[Mapping[str, Callable[[bytes], bytes]]] = {
+    "identity": bytes,
+    "gzip": partial(gzip.compress, compresslevel=1),
+    "zstd": zstd.compress,
+}
+WAYS: Final = (
+    (1, False, "identity"),
+    (4, False, "identity"),
+    (4, True, "identity"),
+    (1, False, "gzip"),
+    (4, True, "zstd"),
+)
+"""Ways to send a body: in how many pieces, in chunks or not, and with which coding."""
+
+
 @dataclass
 class Stage:
     """A world, and a gateway in it whose one profile serves ``m``."""
@@ -111,11 +129,18 @@ class Stage:
     relay: Relay
     engine: Engine
 
-    def ask(self, body: bytes, *, path: str = CHAT, pieces: int = 1, chunked: bool = False) -> Told:
+    def ask(
+        self,
+        body: bytes,
+        *,
+        path: str = CHAT,
+        pieces: int = 1,
+        chunked: bool = False,
+        coding: str = "identity",
+    ) -> Told:
         """Return the one answer to a request; raises when there is not exactly one."""
-        return self.world.run_until_complete(
-            self._ask(_pieces(body, path, pieces, chunked=chunked))
-        )
+        sent = _pieces(CODERS[coding](body), path, pieces, coding, chunked=chunked)
+        return self.world.run_until_complete(self._ask(sent))
 
     async def _ask(self, pieces: list[bytes]) -> Told:
         self.world.engine = self.engine.hear
@@ -135,10 +160,10 @@ class Stage:
         return told
 
 
-def _pieces(body: bytes, path: str, count: int, *, chunked: bool) -> list[bytes]:
+def _pieces(body: bytes, path: str, count: int, coding: str, *, chunked: bool) -> list[bytes]:
     """Return a request as its bytes arrive."""
     length = "Transfer-Encoding: chunked" if chunked else f"Content-Length: {len(body)}"
-    head = f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n{length}\r\n\r\n"
+    head = f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Encoding: {coding}\r\n{length}\r\n\r\n"
     if chunked:
         body = b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body)
     if count == 1:
@@ -179,11 +204,11 @@ def test_a_body_is_answered_the_same_at_every_size(
     for size in SIZES:
         raw = body(size)
         assert len(raw) == size
-        for pieces, chunked in ((1, False), (4, False), (4, True)):
-            told = stage.ask(raw, pieces=pieces, chunked=chunked)
+        for pieces, chunked, coding in WAYS:
+            told = stage.ask(raw, pieces=pieces, chunked=chunked, coding=coding)
             wanted = 413 if size > LIMITS.body_bytes else expected
             statuses = {wanted} if wanted else {200, 400}
-            assert told.status in statuses, (size, pieces, chunked, told.body)
+            assert told.status in statuses, (size, coding, told.body)
             if told.status != 200:
                 assert set(json.loads(told.body)) == {"error"}
     assert caplog.record_tuples == []
@@ -229,10 +254,20 @@ fragments = st.lists(
     pieces=st.integers(1, 5),
     chunked=st.booleans(),
     path=st.sampled_from([CHAT, MESSAGES, OTHER]),
+    coding=st.sampled_from(sorted(CODERS)),
 )
 def test_every_request_is_answered(
-    stage: Stage, *, before: bytes, after: bytes, size: int, pieces: int, chunked: bool, path: str
+    stage: Stage,
+    *,
+    before: bytes,
+    after: bytes,
+    size: int,
+    pieces: int,
+    chunked: bool,
+    path: str,
+    coding: str,
 ) -> None:
     """A body made of any fragments gets one whole answer; no callback raises."""
-    told = stage.ask(padded(before, after)(size), path=path, pieces=pieces, chunked=chunked)
+    body = padded(before, after)(size)
+    told = stage.ask(body, path=path, pieces=pieces, chunked=chunked, coding=coding)
     assert told.status in {200, 400, 404, 413}

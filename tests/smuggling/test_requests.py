@@ -153,5 +153,5 @@ def _sent(method: bytes) -> bytes:
 def interesting(request: Read) -> list[tuple[bytes, bytes]]:
     """The headers that have to arrive as they were sent."""
     named = b",".join(request.values(b"connection")).lower().split(b",")
-    own = OWN | {name.strip() for name in named} - {b"content-type"}
+    own = OWN | {b"content-encoding"} | {name.strip() for name in named} - {b"content-type"}
     return [(name, value) for name, value in request.headers if name not in own]

@@ -33,7 +33,7 @@ SCHEDULERS = {
 """Methods that take a callback of ours; `add` and `defer` are the relay's own."""
 TASKS = {"create_task", "ensure_future"}
 GUARDED_INSIDE = {
-    "ScanQueue._step": "each scan is guarded in _advance, and what it calls at its end is guarded",
+    "ScanQueue._step": "each scan is guarded in Scan.advance, and what it calls at its end is guarded",
     "Relay._call_deferred": "what is deferred is guarded",
     "WriteBatch._end_turn": "each write is guarded in flush",
     "Pool._relieve": "sets its timer anew before it closes anything",
@@ -54,7 +54,12 @@ def _bases(node: ast.ClassDef) -> set[str]:
 
 def _given_to_the_loop(node: ast.ClassDef) -> Iterator[str]:
     """Yield the names of the methods of a class that are called by the event loop or by a queue."""
-    own = {one.name for one in node.body if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)}
+    own = {
+        one.name
+        for one in node.body
+        if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)
+        and "property" not in map(ast.unparse, one.decorator_list)
+    }
     if any("asyncio.Protocol" in base for base in _bases(node)):
         yield from own & CALLBACKS
     for call in ast.walk(node):

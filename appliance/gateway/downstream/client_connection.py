@@ -4,12 +4,15 @@
       |       |         '----> tunnel --> closing
       '-------'--> closing: refused, too slow
 
+A coded body is decoded in the state busy, before its exchange begins.
+
 Bytes that come while a request is in exchange wait for their turn, and beyond `_AHEAD_BYTES` are
 not read. Where a body has a length, nothing but the length decides where it ends. The module is long,
 because each callback reads and changes the one state.
 """
 
 import asyncio
+from collections.abc import Generator
 from enum import IntEnum
 from math import inf
 from typing import TYPE_CHECKING, Final, cast
@@ -18,11 +21,13 @@ from appliance.domain.gateway import Key, Refusal
 from appliance.gateway.callback_guard import end_faulty, guarded
 from appliance.gateway.downstream.socket_options import has_left, reset_on_close, tune
 from appliance.gateway.http import response_head
+from appliance.gateway.http.body_coding import BodyDecoder, Coding
 from appliance.gateway.http.head_cache import CachedHead
 from appliance.gateway.http.request_head import RequestHead, find_origin, may_begin_head
 from appliance.gateway.http.request_parser import IncomingBody, parse_request_head
 from appliance.gateway.relay.exchange import Exchange
 from appliance.gateway.relay.reply import build_error_response
+from appliance.gateway.relay.scan_queue import Scan
 from appliance.planning.routing.fair_share import Share, ShareUse
 from appliance.planning.routing.refusals import (
     BUSY,
@@ -77,6 +82,8 @@ class ClientConnection(asyncio.Protocol):
         "_blocked_bytes",
         "_body",
         "_cached_head",
+        "_decoder",
+        "_decoder_bytes",
         "_deferred",
         "_exchange",
         "_head",
@@ -89,6 +96,7 @@ class ClientConnection(asyncio.Protocol):
         "_peer_owner",
         "_relay",
         "_rest",
+        "_scan",
         "_skipped_line",
         "_state",
         "_transport",
@@ -115,6 +123,12 @@ class ClientConnection(asyncio.Protocol):
         self._key: Key | None = None
         self._body: IncomingBody | None = None
         """Body that is being read."""
+        self._decoder: BodyDecoder | None = None
+        """Decoder of a coded body; None: no body is being decoded."""
+        self._decoder_bytes = 0
+        """Bytes of both forms of that body that are counted as buffered."""
+        self._scan: Scan[BodyDecoder] | None = None
+        """Place of that decoder in the queue."""
         self._skipped_line = False
         """Whether an empty line has come before the request."""
         self._overrun = False
@@ -304,6 +318,12 @@ class ClientConnection(asyncio.Protocol):
         if self._body is not None:
             self._relay.buffered_bytes -= len(self._body.data)
             self._body = None
+        if self._decoder is not None:
+            self._relay.buffered_bytes -= self._decoder_bytes
+            self._decoder = None
+        if self._scan is not None:
+            self._scan.cancel()
+            self._scan = None
 
     def _keep_ahead(self, data: bytes) -> None:
         """Keep bytes that were received ahead of their turn."""
@@ -334,6 +354,44 @@ class ClientConnection(asyncio.Protocol):
     def _start_exchange(self, head: RequestHead, body: bytes) -> None:
         self._state = _BUSY
         self.deadline_s = inf
+        if head.coding is not None and body:
+            self._decode(head.coding, body)
+        else:
+            self._exchange_plain(head, body)
+
+    def _decode(self, coding: Coding, body: bytes) -> None:
+        """Decode a body in steps, between which all other clients are served."""
+        decoder = self._decoder = BodyDecoder(coding, body, self._relay.body_bytes)
+        self._decoder_bytes = len(body)
+        if not self._rest or self._count_ahead():
+            steps = self._decode_in_steps(decoder)
+            self._scan = self._relay.scans.add(self.owner, steps, self._decoded)
+
+    def _decode_in_steps(
+        self, decoder: BodyDecoder
+    ) -> Generator[None, None, BodyDecoder | Refusal]:
+        for _ in decoder.steps():
+            more = decoder.kept_bytes - self._decoder_bytes
+            self._decoder_bytes += more
+            if (refusal := self._relay.count_buffered(self, more)) is not None:
+                return refusal
+            yield
+        return decoder.refusal or decoder
+
+    @guarded
+    def _decoded(self, decoded: BodyDecoder | Refusal) -> None:
+        """Continue with a body that was decoded, as with one that came plain."""
+        head = self._head
+        assert head is not None  # noqa: S101 - the request's
+        self._drop_body()
+        if isinstance(decoded, Refusal):
+            self._refuse(decoded)
+            return
+        body = decoded.take_plain()
+        self._relay.buffered_bytes += len(body)
+        self._exchange_plain(head, body)
+
+    def _exchange_plain(self, head: RequestHead, body: bytes) -> None:
         relay = self._relay
         close = head.close or self._overrun or relay.closing
         exchange = self._exchange = Exchange(relay, self, head, body, self._key, close=close)
@@ -554,6 +612,8 @@ class ClientConnection(asyncio.Protocol):
         """Return the connection's share of the buffered bytes; None: it has none."""
         if self._body is not None:
             return Share(self.owner, len(self._body.data), ShareUse.READING, self._body.pace)
+        if self._decoder is not None:
+            return Share(self.owner, self._decoder_bytes, ShareUse.WORKING, -number)
         if self._exchange is None:
             return None
         size = self._ahead_bytes + self._exchange.kept_bytes
@@ -561,7 +621,8 @@ class ClientConnection(asyncio.Protocol):
 
     def evict(self, why: Refusal) -> None:
         """End the connection now, for another client; do not wait for this client to read why."""
-        if self._state is _BODY or (self._state is _HEAD and self._rest):
+        is_read = self._state is _BODY or (self._state is _HEAD and self._rest)
+        if is_read or self._decoder is not None:
             self._write_error(why, self._rest)
         if self._exchange is not None:
             self._exchange.cut(why)

@@ -5,12 +5,13 @@ heads that no engine of ours understands.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import unquote_plus
 
 from appliance.domain.gateway import Refusal
+from appliance.gateway.http.body_coding import CODINGS, Coding
 from appliance.planning.routing import refusals
 from appliance.planning.routing.refusals import bad_request
 from appliance.planning.routing.url_paths import PathClass, PathError, classify_path
@@ -49,7 +50,7 @@ _SPECIAL: Final = frozenset(
     }
 )
 """Headers on which the gateway itself acts. Of these only `_KEPT` go on to the engine."""
-_KEPT: Final = frozenset({b"content-type", b"content-encoding", b"origin", b"sec-fetch-site"})
+_KEPT: Final = frozenset({b"content-type", b"origin", b"sec-fetch-site"})
 _READS: Final = frozenset({b"GET", b"HEAD", b"OPTIONS"})
 _IGNORABLE: Final = re.compile(rb"(?:h2c|http/.*|tls/.*)?")
 """Protocols of ``Upgrade`` whose clients go on in HTTP/1.1 when the offer is ignored (RFC 9110, 7.8)."""
@@ -104,6 +105,8 @@ class RequestHead:
     websocket: bool
     authorization: bytes | None
     api_key: bytes | None
+    coding: Coding | None
+    """Coding of the body; None: it is plain."""
     form: str | None
     """Media type of a multipart form, with its boundary; None: no form."""
     lines: bytes
@@ -206,6 +209,7 @@ def _check(
         websocket,
         seen.get(b"authorization"),
         seen.get(b"x-api-key"),
+        CODINGS[_coding(seen)],
         _form(seen.get(b"content-type", b"")),
         b"".join(lines),
         host,
@@ -319,7 +323,7 @@ def _origin_form(method: bytes, target: bytes, host: bytes | None) -> bytes | Re
 
 def _check_supported(seen: dict[bytes, bytes], *, old: bool) -> Refusal | None:
     """Refuse well-formed headers that ask for features that the gateway does not have."""
-    if seen.get(b"content-encoding", b"identity").strip(b" \t").lower() != b"identity":
+    if _coding(seen) not in CODINGS:
         return refusals.COMPRESSED_BODY
     media_type = seen.get(b"content-type", b"").lower()
     if not media_type.isascii():
@@ -360,6 +364,10 @@ def _model_of_query(target: bytes) -> str | None:
     named = (part for part in query.split(b"&") if part.startswith(b"model="))
     value = next(named, b"")[len(b"model=") :]
     return unquote_plus(value.decode("ascii")) or None
+
+
+def _coding(seen: Mapping[bytes, bytes]) -> bytes:
+    return seen.get(b"content-encoding", b"").strip(b" \t").lower()
 
 
 def _is_utf8(media_type: bytes) -> bool:

@@ -156,7 +156,7 @@ class Exchange:
         self._engine: EngineConnection | None = None
         self._request: tuple[bytes, bytes | Pieces] = _NO_REQUEST
         """Head and body as the engine receives them."""
-        self._retry: asyncio.TimerHandle | Scan | None = None
+        self._retry: asyncio.TimerHandle | Scan[JsonBody | FormBody | None] | None = None
         """Timer, or scan of a long body, that calls this exchange again; cancelled at its end."""
         self._grace_end_s = 0.0
         self._state = _START

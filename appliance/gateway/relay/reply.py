@@ -35,6 +35,7 @@ _OK: Final = 200
 _NO_CONTENT: Final = 204
 _UNAUTHORIZED: Final = 401
 _UPGRADE_REQUIRED: Final = 426
+_UNSUPPORTED: Final = 415
 
 
 class ReplyStage(Enum):
@@ -232,6 +233,8 @@ def build_error_response(
         headers += b"WWW-Authenticate: Bearer\r\n"
     if why.status == _UPGRADE_REQUIRED:
         headers += b"Upgrade: HTTP/1.1\r\nConnection: Upgrade\r\n"
+    if why.status == _UNSUPPORTED:
+        headers += b"Accept-Encoding: gzip, zstd\r\n"
     head_only = head is not None and head.method == b"HEAD"
     return response_head.build_json_response(
         why.status, encode_error(api, why), headers=headers, close=close, head_only=head_only

@@ -1,4 +1,4 @@
-"""Queue of long request bodies that are being scanned, one step in each turn of the event loop.
+"""Queue of request bodies that are decoded or scanned, one step in each turn of the event loop.
 
 Between two steps all other connections are served. Owners take turns, however many bodies one has
 sent.
@@ -7,22 +7,19 @@ sent.
 import asyncio
 from collections import OrderedDict, deque
 from collections.abc import Callable, Generator
-from typing import Final
+from functools import partial
+from typing import Final, Generic, TypeVar
 
 from appliance.domain.gateway import Refusal
 from appliance.gateway.callback_guard import end_faulty
 from appliance.gateway.http.request_body import body_refusal
-from appliance.planning.routing.form_body import FormBody
-from appliance.planning.routing.json_body import BodyError, JsonBody
+from appliance.planning.routing.json_body import BodyError
 from appliance.planning.routing.refusals import GATEWAY_FAULT
 
-ScannedBody = JsonBody | FormBody | None
-"""Body after a scan; None: the body is not read."""
-Steps = Generator[None, None, ScannedBody]
-Done = Callable[[ScannedBody | Refusal], None]
+_Result_co = TypeVar("_Result_co", covariant=True)
 
 
-class Scan:
+class Scan(Generic[_Result_co]):
     """Scan of one body.
 
     Args:
@@ -30,30 +27,66 @@ class Scan:
         done: Called with the result; a guarded callback.
     """
 
-    __slots__ = ("done", "steps")
+    __slots__ = ("_done", "_steps")
 
-    def __init__(self, steps: Steps, done: Done) -> None:
-        self.steps: Final = steps
-        self.done: Done | None = done
+    def __init__(
+        self,
+        steps: Generator[None, None, _Result_co | Refusal],
+        done: Callable[[_Result_co | Refusal], None],
+    ) -> None:
+        self._steps: Final = steps
+        self._done: Callable[[_Result_co | Refusal], None] | None = done
         """Callback for the result; None: the scan was cancelled."""
 
     def cancel(self) -> None:
         """Stop the scan without calling `done`."""
-        self.done = None
+        self._done = None
+
+    def advance(self) -> Callable[[], None] | None:
+        """Take a step; return what is to be called at the end, or None while there are more."""
+        if self._done is None:
+            return _nothing
+        result: _Result_co | Refusal
+        try:
+            next(self._steps)
+        except StopIteration as end:
+            result = end.value
+        except BodyError as error:
+            # Not the error itself, whose frames hold the body until the next garbage collection.
+            result = body_refusal(error)
+        except Exception as error:  # noqa: BLE001 - the guard of the others in the queue
+            end_faulty(error)
+            result = GATEWAY_FAULT
+        else:
+            return None
+        return partial(self._finish, result)
+
+    def _finish(self, result: _Result_co | Refusal) -> None:
+        if self._done is not None:
+            self._done(result)
+
+
+def _nothing() -> None:
+    """End a scan that was cancelled."""
 
 
 class ScanQueue:
     """Scans of all clients."""
 
     def __init__(self) -> None:
-        self._scans: OrderedDict[str, deque[Scan]] = OrderedDict()
+        self._scans: OrderedDict[str, deque[Scan[object]]] = OrderedDict()
         """Scans by owner, the next one first."""
 
     @property
     def busy(self) -> bool:
         return bool(self._scans)
 
-    def add(self, owner: str, steps: Steps, done: Done) -> Scan:
+    def add(
+        self,
+        owner: str,
+        steps: Generator[None, None, _Result_co | Refusal],
+        done: Callable[[_Result_co | Refusal], None],
+    ) -> Scan[_Result_co]:
         """Scan a body in steps, then call `done`, from the event loop."""
         scan = Scan(steps, done)
         if not self._scans:
@@ -63,31 +96,13 @@ class ScanQueue:
 
     def _step(self) -> None:
         owner, scans = self._scans.popitem(last=False)
-        scan = scans[0]
-        result = self._advance(scan)
-        if not isinstance(result, Scan):
+        finish = scans[0].advance()
+        if finish is not None:
             scans.popleft()
         if scans:
             self._scans[owner] = scans
         if self._scans:
             asyncio.get_running_loop().call_soon(self._step)
-        # Done last, because `done` may add another scan.
-        if not isinstance(result, Scan) and scan.done is not None:
-            scan.done(result)
-
-    def _advance(self, scan: Scan) -> ScannedBody | Refusal | Scan:
-        """Take a step; return the scan itself while there are more."""
-        if scan.done is None:
-            return None
-        try:
-            next(scan.steps)
-        except StopIteration as end:
-            scanned: ScannedBody = end.value
-            return scanned
-        except BodyError as error:
-            # Not the error itself, whose frames hold the body until the next garbage collection.
-            return body_refusal(error)
-        except Exception as error:  # noqa: BLE001 - the guard of the others in the queue
-            end_faulty(error)
-            return GATEWAY_FAULT
-        return scan
+        # Last, because it may add another scan.
+        if finish is not None:
+            finish()

@@ -31,7 +31,15 @@ METHOD_NOT_IMPLEMENTED: Final = Refusal(
     status=501, code="method_not_implemented", message="the gateway does not support this method"
 )
 COMPRESSED_BODY: Final = Refusal(
-    status=415, code="compressed_body", message="a request's body must not be compressed"
+    status=415,
+    code="compressed_body",
+    message="a request's body may be plain, or coded with gzip or zstd, once: switch other compression off in "
+    "the client, or have it send Content-Encoding: gzip or zstd",
+)
+BODY_EXPANDS: Final = Refusal(
+    status=413,
+    code="body_expands",
+    message="the plain body is more than 250 times as long as the coded one: send it plain, without Content-Encoding",
 )
 UNSUPPORTED_CHARSET: Final = Refusal(
     status=415, code="unsupported_charset", message="a request's body must be UTF-8"

@@ -198,7 +198,9 @@ CASES: tuple[Case, ...] = (
         request(start=b"HEAD /v1/thing HTTP/1.1"),
         Taken(method=b"HEAD", target=b"/v1/thing", body=b""),
     ),
-    refused("coding-gzip", post(b"Content-Encoding: gzip"), 415),
+    refused("coding-gzip", post(b"Content-Encoding: gzip")),
+    refused("coding-twice", post(b"Content-Encoding: gzip, gzip"), 415),
+    refused("coding-deflate", post(b"Content-Encoding: deflate"), 415),
     refused("coding-unknown", post(b"Content-Encoding: x"), 415),
     taken("coding-identity", post(b"Content-Encoding: identity")),
 )

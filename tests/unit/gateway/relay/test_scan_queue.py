@@ -7,7 +7,7 @@ from collections.abc import Generator
 from functools import partial
 
 from appliance.domain.gateway import Refusal
-from appliance.gateway.relay.scan_queue import ScannedBody, ScanQueue
+from appliance.gateway.relay.scan_queue import ScanQueue
 from appliance.planning.routing.json_body import BodyError
 
 
@@ -17,7 +17,7 @@ class Large:
 
 def steps(
     count: int, log: list[str], name: str, fails: Large | None = None
-) -> Generator[None, None, ScannedBody]:
+) -> Generator[None, None, None]:
     """Return a scan of so many steps, which fails when it holds an error."""
     body = fails
     for _ in range(count):
@@ -28,7 +28,7 @@ def steps(
     return None
 
 
-def note(ended: list[str], name: str, _: ScannedBody | Refusal) -> None:
+def note(ended: list[str], name: str, _: Refusal | None) -> None:
     """Record the end of a scan."""
     ended.append(name)
 
