@@ -28,7 +28,7 @@ class TokenOwners:
 
         Raises:
             PermissionDeniedError: it stands for nobody.
-            BusyError: too many wrong tokens with its id came lately.
+            BusyError: it is wrong, and too many wrong tokens with its id came lately.
             UnreachableError: the supervisor does not answer, so nobody can act.
         """
         request = TokenOwnerRequest(token)

@@ -7,11 +7,12 @@ of a token, not expired, of an operator  the operator, with the rights of this m
 altered, of a removed token, any other   one sentence for all of them
 of an expired token                      that it has expired: only its owner can have its text
 of a user who is no operator any more    that: a token never outlives its user's rights
-wrong, the eleventh in a minute of an id a refusal to look at this id for a while, right or wrong
+wrong, the eleventh in a minute of an id that too many came; the right text is answered as ever
 =======================================  =====================================================
 
-Only texts with the id of a token that exists are counted: others cannot become right, and
-whoever sends them must not lock an operator out. No text that was presented reaches a log.
+The secret is too long to guess, so no number of wrong texts is a danger, and none may lock the owner out: an id
+is no secret. Only texts with the id of a token that exists are counted. No text that was presented
+reaches a log.
 """
 
 import logging
@@ -26,7 +27,7 @@ from appliance.domain.operators import Account, TokenOperator, lapse_of
 _log = logging.getLogger(__name__)
 
 MOST_WRONG: Final = 10
-"""Wrong texts of one id within `WRONG_S` after which the id is refused."""
+"""Wrong texts of one id within `WRONG_S` after which more of them are told so."""
 WRONG_S: Final = 60.0
 _LOG_EVERY_S: Final = 60.0
 _UNKNOWN: Final = "the token is not known, or was removed: appliance token add NAME"
@@ -76,7 +77,7 @@ class TokenCheck:
         """Return the operator for whom a text stands.
 
         Raises:
-            BusyError: too many wrong texts with its id came lately.
+            BusyError: it is wrong, and too many wrong texts with its id came lately.
             PermissionDeniedError: it stands for nobody.
             StoreError: the tokens cannot be read.
         """
@@ -84,10 +85,9 @@ class TokenCheck:
         for identity in self._wrong.keys() - present.keys():
             del self._wrong[identity]
         stored = present.get(presented_id(text) or "")
-        if stored is not None:
-            self._check_attempts(stored)
         if not is_text_of_token(stored, text) or stored is None:
             if stored is not None:
+                self._check_attempts(stored)
                 self._wrong[stored.id].append(self._monotonic_s())
             raise self._refusal(stored, _UNKNOWN)
         if lapse := self._lapse_of(stored):

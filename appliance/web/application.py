@@ -41,7 +41,7 @@ from appliance.web.request_guard import RequestGuard
 OPENAPI_PATH: Final = "/api/v1/openapi.json"
 _DESCRIPTION: Final = (
     "State of the box, for people and programs. Reading needs no credential on this machine, and an operator's"
-    " bearer token from another one; errors are problem+json (RFC 9457) with a `hint`."
+    " bearer token from another one; errors are problem+json (RFC 9457) with a `hint`. HEAD is answered wherever GET is."
 )
 
 
@@ -120,6 +120,10 @@ async def _answer_http_exception(request: Request, error: Exception) -> Response
             text, hint = "there is nothing at this path", f"GET {OPENAPI_PATH}"
         case HTTPStatus.METHOD_NOT_ALLOWED:
             text, hint = f"this path does not take {short(request.method)}", f"GET {OPENAPI_PATH}"
+            # The guard answers HEAD wherever GET is.
+            allow = (error.headers or {}).get("Allow", "")
+            headers = {"Allow": f"{allow}, HEAD" if "GET" in allow else allow}
+            return problem_response(problem_of(status, text, hint), headers)
         case _:
             text, hint = "the request cannot be answered", ""
     return problem_response(problem_of(status, text, hint), error.headers)

@@ -9,7 +9,7 @@ for a button of a message                        the same: its address has a tok
 with the bearer token of an operator             the same
 with the cookie of somebody who has signed in    the same, while the token is accepted
 for the page or by its forms, with neither       303 to the form to sign in
-else                                             401; 429 while the token's id is closed for a while
+else                                             401; 429 after many wrong secrets of the token's id
 ===============================================  ====================================================
 
 A response that goes on, such as a stream, ends when its token is not accepted any more. Routes that change

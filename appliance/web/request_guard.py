@@ -9,6 +9,7 @@ with a body above `MOST_BODY`      413
 whose body does not come in time   408
 while the process is off           503
 that fails by a fault of our own   500, and the journal has the fault
+by HEAD                            the head of its route's answer to GET, also of a stream
 else                               its route's answer
 =================================  =========================================================
 
@@ -16,8 +17,9 @@ Each has the headers of `SECURITY_HEADERS`, an error of a route too; none has a 
 """
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -61,6 +63,10 @@ _FAULT: Final = problem_of(500, "this is a fault of the appliance", "journalctl 
 _OFF: Final = problem_of(503, "the status API is off", "web.enabled in appliance.toml")
 
 
+class _HeadSentError(Exception):
+    """End of the answer to HEAD, raised by its sender once the head is sent: nothing of a body is made."""
+
+
 class RequestGuard:
     """ASGI application in front of another one.
 
@@ -83,7 +89,7 @@ class RequestGuard:
             await self._application(scope, receive, send)
             return
 
-        is_begun = False
+        is_begun, is_head = False, scope["method"] == "HEAD"
 
         async def send_guarded(message: Message) -> None:
             nonlocal is_begun
@@ -93,7 +99,16 @@ class RequestGuard:
                 for name, value in SECURITY_HEADERS.items():
                     headers.setdefault(name, value)
             await send(message)
+            if is_head and message["type"] == "http.response.start":
+                await send({"type": "http.response.body", "body": b"", "more_body": False})
+                raise _HeadSentError
 
+        with contextlib.suppress(_HeadSentError):
+            await self._answer(scope, receive, send_guarded, lambda: is_begun)
+
+    async def _answer(
+        self, scope: Scope, receive: Receive, send: Send, is_begun: Callable[[], bool]
+    ) -> None:
         problem = self._refusal(scope)
         if problem is None and scope["method"] not in SAFE:
             body = await _body(receive)
@@ -102,17 +117,22 @@ class RequestGuard:
             else:
                 receive = _Replay(body, receive)
         if problem is not None:
-            await problem_response(problem)(scope, receive, send_guarded)
+            await problem_response(problem)(scope, receive, send)
             return
+        if scope["method"] == "HEAD":
+            # Routes need not know of it, so that none can forget it.
+            scope = {**scope, "method": "GET"}
         try:
-            await self._application(scope, receive, send_guarded)
+            await self._application(scope, receive, send)
+        except _HeadSentError:
+            raise
         except Exception:
             # The route, not the path: that of a button holds its token.
             route = getattr(scope.get("route"), "path", "no route")
             _log.exception("%s of %s failed", scope["method"], route)
-            if is_begun:
+            if is_begun():
                 raise
-            await problem_response(_FAULT)(scope, receive, send_guarded)
+            await problem_response(_FAULT)(scope, receive, send)
 
     def _refusal(self, scope: Scope) -> ProblemDocument | None:
         headers = Headers(scope=scope)

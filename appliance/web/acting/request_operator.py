@@ -5,7 +5,7 @@ a request                             acts as
 ====================================  ==========================================================
 ``Authorization: Bearer TOKEN``       the token's operator
 with a token of nobody                nobody (401)
-with an id that is closed for a while nobody (429)
+with one of many wrong secrets of an id nobody (429)
 with a cookie, or without anything    nobody (401): sessions are for the forms of the page
 ====================================  ==========================================================
 

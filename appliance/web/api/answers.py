@@ -177,7 +177,7 @@ _PROBLEMS: Final[Mapping[int, str]] = {
     409: "The daemon that is asked has no free connection: ask again.",
     413: "The body is too large.",
     422: "A value is outside of what this document allows.",
-    429: "Too many wrong tokens with the id of this one came lately.",
+    429: "The token is wrong, and too many wrong ones with its id came lately.",
     502: "A daemon answers with a failure.",
     503: "A daemon does not answer, or the API is off.",
 }

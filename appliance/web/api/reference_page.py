@@ -30,6 +30,7 @@ host name, or one of [`web.names`](settings.md#web). Unknown keys may be added t
 
 An error is `application/problem+json` (RFC 9457): `type`, `title`, `status`, `detail`, a sentence, and `hint`, what to do,
 mostly a command. A request that changes something is refused from a page of another origin; bodies have at most 64 KiB.
+`HEAD` is answered wherever `GET` is, like it and without the body; so the tables and the OpenAPI document do not list it.
 
 `GET /api/v1/stream` sends server-sent events: first `snapshot`; then `status`, the status document after a change;
 `operation`, each event of an operation in its order (as on the [control socket](control-protocol.md#events)); `measured` and

@@ -1,10 +1,13 @@
 """Application of the web process: what it refuses, and what every response has."""
 
 import json
-from collections.abc import AsyncIterator
+import re
+from collections.abc import AsyncIterator, Iterator
 
 import httpx
 import pytest
+from fastapi.routing import APIRoute
+from starlette.routing import Route, Router
 
 from appliance.planning.routing.same_origin import SameOriginPolicy
 from appliance.web.application import make_application
@@ -80,8 +83,43 @@ async def test_our_own_page_and_programs_come_to_the_route(headers: dict[str, st
     async with client() as web:
         response = await web.post("/api/v1/status", headers=headers)
     assert response.status_code == 405
-    assert response.headers["allow"] == "GET"
+    assert response.headers["allow"] == "GET, HEAD"
     problem(response)
+
+
+def paths_with_get() -> list[str]:
+    """Every path of the application that GET is for, with a text in the place of each parameter."""
+    application = make_application(BOX, FixedFocus(), FakeBoxActions(), POLICY)
+    return [
+        re.sub(r"\{[^}]*\}", "page.css", one.path)
+        for one in routes_of(application.router)
+        if "GET" in (one.methods or ())
+    ]
+
+
+def routes_of(router: Router) -> Iterator[Route | APIRoute]:
+    """Every route of a router, those of the routers that it includes too."""
+    for one in router.routes:
+        if isinstance(one, Route | APIRoute):
+            yield one
+        else:
+            yield from routes_of(one.original_router)  # type: ignore[attr-defined] # FastAPI's own
+
+
+@pytest.mark.parametrize("path", [*paths_with_get(), "/nowhere", "/api/v1/switch"])
+@pytest.mark.parametrize("host", ["127.0.0.1:8011", "evil.example"])
+async def test_head_is_answered_wherever_get_is(path: str, host: str) -> None:
+    """With the same head, and without a body: a part that is added cannot forget it."""
+    async with client(host) as web:
+        head = await web.head(path)
+        if path.endswith("/stream") and head.status_code == 200:
+            # A test's client reads a response to its end, and this one has none by GET.
+            assert head.headers["content-type"].startswith("text/event-stream")
+            return
+        get = await web.get(path)
+        assert (head.status_code, head.content) == (get.status_code, b"")
+        assert head.headers == get.headers
+        assert head.status_code != 405 or path == "/api/v1/switch"
 
 
 async def test_every_response_has_the_headers() -> None:

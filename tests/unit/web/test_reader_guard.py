@@ -161,7 +161,7 @@ async def test_a_message_has_a_button_for_a_phone_elsewhere(machines: Machines) 
 
 
 async def test_a_check_that_fails_tells_why(machines: Machines) -> None:
-    """A supervisor that is away, or a token whose id is closed for a while: nothing is read meanwhile."""
+    """A supervisor that is away, or one of many wrong secrets of an id: nothing is read meanwhile."""
     async with machines.client() as web:
         await web.post("/login", data={"token": TOKEN})
         for error, status in (
