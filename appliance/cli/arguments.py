@@ -110,13 +110,21 @@ class _Reader:
 
     def _place(self, names: list[str]) -> None:
         """Assign the names to the positionals, in their order."""
-        for positional in self._positionals:
+        for behind, positional in zip(
+            range(len(self._positionals) - 1, -1, -1), self._positionals, strict=True
+        ):
             match positional.get("nargs"):
                 case None | "?" if names:
                     self._values[positional["dest"]] = _checked(positional, names.pop(0))
                 case "*":
                     self._values[positional["dest"]] = [_checked(positional, n) for n in names]
                     names = []
+                case "+" if len(names) > behind:
+                    taken = len(names) - behind  # behind it each takes one word
+                    self._values[positional["dest"]] = [
+                        _checked(positional, n) for n in names[:taken]
+                    ]
+                    names = names[taken:]
                 case "?":
                     pass
                 case _:

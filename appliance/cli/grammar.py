@@ -85,7 +85,7 @@ class VerbGrammar(Record):
 
 
 def _status(parser: VerbParser) -> None:
-    _name(parser, optional=True, help_text="only this profile")
+    _names(parser, "only these profiles")
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--watch", action="store_true", help="show each change until q or Ctrl-C")
     form.add_argument(
@@ -111,7 +111,7 @@ def _show(parser: VerbParser) -> None:
 
 
 def _logs(parser: VerbParser) -> None:
-    _name(parser, optional=True, help_text="a profile (default: supervisor and all backends)")
+    _names(parser, "profiles (default: supervisor and all backends)")
     parser.add_argument("-f", "--follow", action="store_true", help="keep showing new lines")
     parser.add_argument("-n", "--lines", metavar="N", type=_count, help="the last N lines (100)")
     parser.add_argument(
@@ -120,20 +120,20 @@ def _logs(parser: VerbParser) -> None:
 
 
 def _wait(parser: VerbParser) -> None:
-    _name(parser, optional=True)
+    _names(parser, "profiles, all of which are waited for")
     parser.add_argument(
         "--for",
         dest="state",
         choices=["serving", "idle"],
         metavar="STATE",
-        help="serving: NAME (default: all committed ones) serves; "
-        "idle: NAME is stopped (default: no operation runs)",
+        help="serving: each NAME (default: all committed ones) serves; "
+        "idle: each NAME is stopped (default: no operation runs)",
     )
     _timeout(parser)
 
 
 def _switch(parser: VerbParser) -> None:
-    _name(parser, help_text="a profile; -: the one that was switched from last")
+    _names(parser, "profiles to serve together; -: those that were switched from last", some=True)
     parser.add_argument("--dry-run", action="store_true", help="only print what would happen")
     parser.add_argument(
         "--no-wait", action="store_true", help="return once the operation is accepted"
@@ -194,12 +194,12 @@ def _run(parser: VerbParser) -> None:
 
 
 def _mark(parser: VerbParser) -> None:
-    _name(parser, help_text="a profile, or a [[watch]] entry of the settings")
+    _names(parser, "profiles, or [[watch]] entries of the settings", some=True)
     parser.add_argument("mark", metavar="MARK", choices=MARKS, help="live, standby or retired")
 
 
 def _verify(parser: VerbParser) -> None:
-    _name(parser, optional=True, help_text="a profile (default: all that serve)")
+    _names(parser, "profiles (default: all that serve)")
 
 
 def _uncommit(parser: VerbParser) -> None:
@@ -301,7 +301,7 @@ def _baseline(parser: VerbParser) -> None:
 
 
 def _probe(parser: VerbParser) -> None:
-    _name(parser, optional=True, help_text="a profile (default: all that serve)")
+    _names(parser, "profiles (default: all that serve)")
 
 
 def _events(parser: VerbParser) -> None:
@@ -567,7 +567,7 @@ VERBS: Final = (
     VerbGrammar(
         "switch",
         "operate:run_switch",
-        "serve NAME in place of profiles that conflict with it",
+        "serve profiles in place of those that conflict with them",
         _switch,
     ),
     VerbGrammar(
@@ -619,8 +619,9 @@ def _name(parser: VerbParser, *, optional: bool = False, help_text: str = "a pro
     parser.complete_names(parser.add_argument("name", metavar="NAME", nargs=nargs, help=help_text))
 
 
-def _names(parser: VerbParser, help_text: str) -> None:
-    parser.complete_names(parser.add_argument("names", metavar="NAME", nargs="*", help=help_text))
+def _names(parser: VerbParser, help_text: str, *, some: bool = False) -> None:
+    nargs = "+" if some else "*"
+    parser.complete_names(parser.add_argument("names", metavar="NAME", nargs=nargs, help=help_text))
 
 
 def _timeout(parser: VerbParser) -> None:

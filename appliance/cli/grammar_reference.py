@@ -97,7 +97,8 @@ def _usage(verb: str, arguments: Iterable[argparse.Action]) -> str:
 def argument_usage(action: argparse.Action) -> str:
     """Return an argument as in a usage line: in brackets where it may be left out."""
     word = shown_argument(action)
-    return word if action.required and not action.option_strings else f"[{word}]"
+    is_needed = action.required and not action.option_strings and action.nargs != "*"
+    return word if is_needed else f"[{word}]"
 
 
 def shown_argument(action: argparse.Action) -> str:
@@ -106,7 +107,7 @@ def shown_argument(action: argparse.Action) -> str:
     if action.option_strings:
         flags = ", ".join(action.option_strings)
         return flags if action.nargs == 0 else f"{flags} {_value(action, metavar)}"
-    return f"{metavar}..." if action.nargs == "*" else _value(action, metavar)
+    return f"{metavar}..." if action.nargs in {"*", "+"} else _value(action, metavar)
 
 
 def _value(action: argparse.Action, metavar: str) -> str:

@@ -198,7 +198,7 @@ def _running(row: _Operation) -> OperationLook:
     return OperationLook(
         id=row.id,
         kind=row.kind,
-        target=_first(row.target) if row.kind in _STARTING else "",
+        target=row.target if row.kind in _STARTING else (),
         profiles=row.profiles or row.target,
         phase=row.phase,
         phase_s=row.phase_s,

@@ -22,8 +22,8 @@ from appliance.protocol.record import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Final
+    from collections.abc import Mapping, Sequence
+    from typing import Any, Final
 
     from appliance.domain.profile_values import Gpus
     from appliance.protocol.control_events import ControlEvent
@@ -54,12 +54,13 @@ class GpuStateRequest(Record):
 
 
 class SwitchRequest(Record):
-    """Request to serve one profile in place of those that conflict with it.
+    """Request to serve one profile, or several together, in place of those that conflict with them.
 
     Answer: an operation.
     """
 
-    name: str
+    name: str | None = None
+    """The profile. None: `names` has them; a supervisor that knows no sets then refuses the request."""
     dry_run: bool = False
     """Whether to tell only what would be done and what prevents it; likewise below."""
     rollback: bool = True
@@ -67,6 +68,19 @@ class SwitchRequest(Record):
     drain_s: float | None = None
     """Seconds for requests in flight; None: each profile's own deadline; 0: do not wait; likewise
     below."""
+    names: tuple[str, ...] = ()
+    """Profiles, in the order of their start, where `name` is null."""
+
+    @classmethod
+    def to(cls, names: Sequence[str], **options: Any) -> SwitchRequest:
+        """Return the request for profiles; one is asked for as every supervisor knows it."""
+        return cls(names[0], **options) if len(names) == 1 else cls(names=tuple(names), **options)
+
+    def targets(self) -> tuple[str, ...]:
+        """Return the profiles. Raises `BadRequestError` where none is named, or each form has some."""
+        if (self.name is None) != bool(self.names):
+            raise BadRequestError("name is missing" if self.name is None else "name excludes names")
+        return self.names if self.name is None else (self.name,)
 
 
 class OnRequestSwitch(Record):

@@ -222,9 +222,13 @@ class ControlVerbs:
         match asked:
             case OnRequestSwitch(name):
                 return OperationRequest(kind=Kind.SWITCH, names=(name,), by=by)
-            case SwitchRequest(name, _, rollback, drain_s):
+            case SwitchRequest(_, _, rollback, drain_s):
                 return OperationRequest(
-                    kind=Kind.SWITCH, names=(name,), by=by, rollback=rollback, drain_s=drain_s
+                    kind=Kind.SWITCH,
+                    names=asked.targets(),
+                    by=by,
+                    rollback=rollback,
+                    drain_s=drain_s,
                 )
             case StartRequest(names):
                 return OperationRequest(kind=Kind.START, names=names, by=by)

@@ -529,7 +529,7 @@ class Supervisor:
 
     def _join(self, request: OperationRequest, running: Transaction) -> Running:
         operation = running.operation
-        same = (operation.kind, operation.target) == (request.kind, request.names)
+        same = operation.kind is request.kind and {*operation.target} == {*request.names}
         if not same or operation.rolling_back or request.kind in {Kind.HOLD, Kind.RUN}:
             raise self._busy(operation)
         return Running(

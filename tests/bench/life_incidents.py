@@ -154,7 +154,7 @@ def _switches(phase_s: float, *, is_stuck: bool) -> Change:
         running = OperationLook(
             id=8,
             kind="switch",
-            target=STANDBY,
+            target=(STANDBY,),
             profiles=(LIVE, STANDBY),
             phase="stop",
             phase_s=age_s if is_stuck else age_s % phase_s,

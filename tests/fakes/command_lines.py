@@ -6,6 +6,7 @@ from typing import Final
 REQUESTS: Final[Sequence[tuple[str, str, Mapping[str, object]]]] = (
     ("switch a --now", "switch", {"name": "a", "drain_s": 0.0}),
     ("switch a --drain 1m --no-rollback", "switch", {"drain_s": 60.0, "rollback": False}),
+    ("switch a b --now", "switch", {"name": None, "names": ["a", "b"], "drain_s": 0.0}),
     ("start", "start", {"names": []}),
     ("start a b", "start", {"names": ["a", "b"]}),
     ("stop a --now", "stop", {"names": ["a"], "drain_s": 0.0}),

@@ -146,7 +146,7 @@ class AlertLife:
         operation = OperationLook(
             id=1,
             kind="switch",
-            target="",
+            target=(),
             profiles=tuple(self.in_operation),
             phase="loading",
             phase_s=self.operation_s,

@@ -35,7 +35,7 @@ LUNCH: Final = PlannedWindow(name="lunch", begin="11:30", minutes=600)
 SWITCH: Final = OperationLook(
     id=1,
     kind="switch",
-    target="genesis",
+    target=("genesis",),
     profiles=("genesis",),
     phase="loading",
     phase_s=5.0,

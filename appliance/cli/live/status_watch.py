@@ -24,18 +24,20 @@ if TYPE_CHECKING:
     Show = Callable[[StatusDocument, Terminal], None]
 
 
-def watch_status(places: Places, out: Terminal, show: Show, *, name: str | None, json: bool) -> int:
+def watch_status(
+    places: Places, out: Terminal, show: Show, *, names: Sequence[str], json: bool
+) -> int:
     """Show the status until q or Ctrl-C; return the exit status.
 
     Args:
         places: Paths of this box.
         out: Where it is shown.
         show: Writes one status.
-        name: The only profile; None: all of them.
+        names: The only profiles; empty: all of them.
         json: Whether `show` writes JSON, a document a line.
 
     Raises:
-        UnknownProfileError: there is no profile `name`.
+        UnknownProfileError: there is no profile of one of `names`.
     """
     with contextlib.closing(BoxFeed(places, offline_document, details=False)) as feed:
         if json or not out.interactive:
@@ -44,7 +46,7 @@ def watch_status(places: Places, out: Terminal, show: Show, *, name: str | None,
         with FullScreen(out, keyboard) as screen:
 
             def draw() -> Sequence[str]:
-                return _lines(feed, out, Size(*screen.size()), show, name)
+                return _lines(feed, out, Size(*screen.size()), show, names)
 
             return run_screen(screen, feed, draw, lambda key: key == "q")
 
@@ -57,12 +59,14 @@ def offline_document(places: Places, reason: ApplianceError) -> StatusDocument:
     return status_without(places, reason)
 
 
-def _lines(feed: BoxFeed, out: Terminal, size: Size, show: Show, name: str | None) -> Sequence[str]:
+def _lines(
+    feed: BoxFeed, out: Terminal, size: Size, show: Show, names: Sequence[str]
+) -> Sequence[str]:
     view = feed.view
     notice = notice_of(view, out, now_s=time.monotonic())
     document = view.document
     if document is None:
         return [notice or "asking the supervisor ..."]
-    if name is not None:
+    for name in names:
         row_of(document, name)
     return status_lines(lambda terminal: show(document, terminal), out, size, notice)

@@ -109,6 +109,11 @@ OUTPUTS: Final = (
         kind=StatusDocument,
     ),
     OutputSchema(name="status-profile", printed_by=("status NAME",), kind=types.ProfileStatus),
+    OutputSchema(
+        name="status-profiles",
+        printed_by=("status NAME NAME...",),
+        kind=list[types.ProfileStatus],
+    ),
     OutputSchema(name="list", printed_by=("list",), kind=list[ProfileRow]),
     OutputSchema(name="show", printed_by=("show NAME",), kind=types.ProfileDetails),
     OutputSchema(

@@ -31,8 +31,8 @@ _JOURNALS = (Path("/var/log/journal"), Path("/run/log/journal"))
 
 def run(arguments: Arguments, streams: Streams) -> int:
     """Print what journalctl prints, and return its exit status."""
-    if arguments.name is not None:
-        applied_of(places_of(arguments), arguments.name)
+    for name in arguments.names:
+        applied_of(places_of(arguments), name)
     if os.geteuid() != 0 and not is_journal_readable():
         streams.err.line(
             "permission denied: sudo usermod -aG systemd-journal $USER, then log in again"
@@ -80,10 +80,9 @@ def is_journal_readable(journals: Sequence[Path] = _JOURNALS) -> bool:
 def journal_command(arguments: Arguments) -> list[str]:
     """Return the journalctl command line. Raises `OSError` where there is no journalctl."""
     command = ["journalctl"]
-    if arguments.name is None:
-        command += ["-u", SUPERVISOR_UNIT, "-u", unit_of("*")]
-    else:
-        command += ["-u", unit_of(arguments.name)]
+    units = [unit_of(name) for name in arguments.names] or [SUPERVISOR_UNIT, unit_of("*")]
+    for unit in units:
+        command += ["-u", unit]
     command += _window(command, arguments)
     if arguments.follow:
         command.append("-f")

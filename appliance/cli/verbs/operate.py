@@ -8,6 +8,7 @@ from appliance.cli.paths import Places, watch_names
 from appliance.cli.terminal import Streams
 from appliance.domain.errors import StoreError, UnreachableError
 from appliance.domain.names import HOLD_UNIT, unit_of
+from appliance.protocol.control import Exit
 from appliance.protocol.control_requests import (
     CONTROL,
     CancelRequest,
@@ -28,20 +29,19 @@ if TYPE_CHECKING:
 
 
 def run_switch(arguments: Arguments, streams: Streams) -> int:
-    """Switch to one profile, or print what a switch would do."""
-    name = str(arguments.name)
-    if name == "-":
-        from appliance.cli.previous_profile import previous_profile  # noqa: PLC0415 - few switches
+    """Switch to one profile or to several together, or print what a switch would do."""
+    names = list(dict.fromkeys(arguments.names))
+    if "-" in names:
+        from appliance.cli.previous_profiles import previous_profiles  # noqa: PLC0415 - few switches
 
-        name = previous_profile(places_of(arguments).control_socket)
-    request = SwitchRequest(
-        name=name,
+        names = previous_profiles(names, places_of(arguments).control_socket)
+    request = SwitchRequest.to(
+        names,
         dry_run=arguments.dry_run,
         rollback=not arguments.no_rollback,
         drain_s=arguments.drain_s,
     )
-    by_hand = f"sudo systemctl start {_unit(arguments.name)}"
-    return _operate(request, arguments, streams, by_hand)
+    return _operate(request, arguments, streams, _by_hand("start", names))
 
 
 def run_start(arguments: Arguments, streams: Streams) -> int:
@@ -74,8 +74,12 @@ def run_cancel(arguments: Arguments, streams: Streams) -> int:
 
 
 def run_mark(arguments: Arguments, streams: Streams) -> int:
-    """Mark one profile or watch."""
-    return _operate(MarkRequest(arguments.name, arguments.mark), arguments, streams)
+    """Mark profiles or watches, one after the other until one is refused."""
+    for name in dict.fromkeys(arguments.names):
+        status = _operate(MarkRequest(name, arguments.mark), arguments, streams)
+        if status:
+            return status
+    return int(Exit.OK)
 
 
 def run_uncommit(arguments: Arguments, streams: Streams) -> int:

@@ -1,5 +1,7 @@
 """Verb `appliance probe`: measure at once, with the progress of each prompt."""
 
+from collections.abc import Sequence
+
 from appliance.cli.arguments import Arguments
 from appliance.cli.health_questions import talk
 from appliance.cli.probe_lines import ProbeLines, outcome_line
@@ -12,10 +14,21 @@ _VALID = "valid"
 
 
 def run(arguments: Arguments, streams: Streams) -> int:
-    """Probe one profile, or all that serve; the status is 0 when each was measured."""
+    """Probe profiles one after the other, or all that serve; the status is 0 when each was measured."""
+    outcomes = [
+        outcome
+        for name in dict.fromkeys(arguments.names) or (None,)
+        for outcome in _probed(name, arguments, streams)
+    ]
+    measured = bool(outcomes) and all(outcome == _VALID for outcome in outcomes)
+    return int(Exit.OK if measured else Exit.FAILED)
+
+
+def _probed(name: str | None, arguments: Arguments, streams: Streams) -> Sequence[str]:
+    """Show the probe of one profile, or of all that serve; return how each ended."""
     outcomes = []
     lines = ProbeLines(streams.err)
-    with talk(arguments, ProbeNowRequest(arguments.name)) as conversation:
+    with talk(arguments, ProbeNowRequest(name)) as conversation:
         for event in conversation.events():
             if isinstance(event, ErrorEvent):
                 lines.end()
@@ -29,5 +42,4 @@ def run(arguments: Arguments, streams: Streams) -> int:
                 streams.out.line(outcome_line(event))
             if isinstance(event, ProbedEvent):
                 outcomes.append(event.outcome)
-    measured = bool(outcomes) and all(outcome == _VALID for outcome in outcomes)
-    return int(Exit.OK if measured else Exit.FAILED)
+    return outcomes

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def run(arguments: Arguments, streams: Streams) -> int:
     """Print the status once, or each change of it until Ctrl-C."""
     places = places_of(arguments)
-    if arguments.markdown and arguments.name is not None:
+    if arguments.markdown and arguments.names:
         raise CliError("--markdown is of the whole box: appliance status --help", Exit.USAGE)
     if arguments.watch:
         from appliance.cli.live.status_watch import watch_status  # noqa: PLC0415 - few statuses
@@ -31,7 +31,7 @@ def run(arguments: Arguments, streams: Streams) -> int:
             places,
             streams.out,
             lambda document, out: _show(document, arguments, out),
-            name=arguments.name,
+            names=arguments.names,
             json=arguments.json,
         )
     question = SpeedQuestion(places.health_socket)
@@ -39,15 +39,15 @@ def run(arguments: Arguments, streams: Streams) -> int:
     document["speed"] = question.answer()
     document["alerts"] = question.alerts
     _show(document, arguments, streams.out)
-    if arguments.name is not None:
-        return profile_exit(row_of(document, arguments.name))
+    if arguments.names:
+        return max(profile_exit(row_of(document, name)) for name in arguments.names)
     return document["verdict"]["exit"]
 
 
 def _show(document: StatusDocument, arguments: Arguments, out: Terminal) -> None:
     indent = None if arguments.watch else 2
-    if arguments.name is not None:
-        _show_one(document, arguments, out, indent=indent)
+    if arguments.names:
+        _show_some(document, arguments, out, indent=indent)
     elif arguments.json:
         out.document(document, indent=indent)
     elif arguments.markdown:
@@ -59,13 +59,24 @@ def _show(document: StatusDocument, arguments: Arguments, out: Terminal) -> None
         show_status(document, out, now=time.time())
 
 
-def _show_one(
+def _show_some(
     document: StatusDocument, arguments: Arguments, out: Terminal, *, indent: int | None
 ) -> None:
-    row, speed, alerts = row_of(document, arguments.name), document["speed"], document["alerts"]
-    if arguments.json:
-        own = None if alerts is None else alerts_of(alerts, row["name"])
-        report = speed["profiles"].get(row["name"])
-        out.document({**row, "speed": report, "alerts": own}, indent=indent)
+    rows = [row_of(document, name) for name in dict.fromkeys(arguments.names)]
+    speed, alerts = document["speed"], document["alerts"]
+    if not arguments.json:
+        for row in rows:
+            show_one(row, out, now=time.time(), speed=speed, alerts=alerts)
+        return
+    told = [
+        {
+            **row,
+            "speed": speed["profiles"].get(row["name"]),
+            "alerts": None if alerts is None else alerts_of(alerts, row["name"]),
+        }
+        for row in rows
+    ]
+    if len(told) == 1:
+        out.document(told[0], indent=indent)
     else:
-        show_one(row, out, now=time.time(), speed=speed, alerts=alerts)
+        out.document(told, indent=indent)

@@ -35,7 +35,7 @@ def run(arguments: Arguments, streams: Streams) -> int:
             places,
             out,
             lambda document, terminal: terminal.document(document, indent=None),
-            name=None,
+            names=(),
             json=True,
         )
     if not out.interactive or not sys.stdin.isatty():
@@ -84,7 +84,7 @@ class _Top:
                 from appliance.cli.verbs.logs import journal_command  # noqa: PLC0415 - for few screens
 
                 wanted = Arguments(
-                    name=pressed.name, lines=None, since=None, follow=True, json=False
+                    names=[pressed.name], lines=None, since=None, follow=True, json=False
                 )
                 self._feed.show_log(journal_command(wanted))
             case "end-log":

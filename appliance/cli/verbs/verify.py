@@ -26,23 +26,27 @@ _COLUMNS: Final = (
 def run(arguments: Arguments, streams: Streams) -> int:
     """Print how engines compare; returns 0 when none breaks what its profile declares."""
     places = places_of(arguments)
-    try:
-        answer = ask(CONTROL, places.control_socket, VerifyRequest(arguments.name))
-    except UnreachableError:
-        if arguments.name is not None:
-            applied_of(places, arguments.name)  # a wrong name has an error of its own
-        raise
-    profiles = objects_in(answer.details, "profiles")
+    answers = []
+    for name in dict.fromkeys(arguments.names) or (None,):
+        try:
+            answers.append(ask(CONTROL, places.control_socket, VerifyRequest(name)))
+        except UnreachableError:
+            if name is not None:
+                applied_of(places, name)  # a wrong name has an error of its own
+            raise
+    status = max(answer.exit for answer in answers)
     if arguments.json:
-        streams.out.document({"profiles": profiles})
-        return answer.exit
-    for profile in profiles:
-        streams.out.line(text_in(profile, "name"))
-        row = cast("VerificationRow", object_in(profile, "verification"))
-        for line in verification_lines(row, streams.out):
-            streams.out.line(line)
-    (streams.err if answer.exit else streams.out).line(answer.message)
-    return answer.exit
+        told = [row for answer in answers for row in objects_in(answer.details, "profiles")]
+        streams.out.document({"profiles": told})
+        return status
+    for answer in answers:
+        for profile in objects_in(answer.details, "profiles"):
+            streams.out.line(text_in(profile, "name"))
+            row = cast("VerificationRow", object_in(profile, "verification"))
+            for line in verification_lines(row, streams.out):
+                streams.out.line(line)
+        (streams.err if answer.exit else streams.out).line(answer.message)
+    return status
 
 
 def verification_lines(row: VerificationRow, terminal: Terminal) -> Iterator[str]:

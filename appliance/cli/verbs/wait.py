@@ -2,6 +2,7 @@
 
 import contextlib
 import time
+from collections.abc import Sequence
 from typing import Final, Literal
 
 from appliance.cli.arguments import Arguments
@@ -23,12 +24,13 @@ from appliance.protocol.conversation.client import Conversation
 
 _LOOK_S: Final = 0.25
 Answer = Literal["yes", "not yet", "never"]
+_ORDER: Final = ("yes", "not yet", "never")
 
 
 def run(arguments: Arguments, streams: Streams) -> int:
     """Wait, and return the operation's exit status, or 0 once the state is reached."""
     places = places_of(arguments)
-    if arguments.name is None and arguments.state is None:
+    if not arguments.names and arguments.state is None:
         # Without the supervisor operations are unknown: wait until the verdict is good.
         with contextlib.suppress(UnreachableError, PermissionDeniedError):
             return _follow(places, arguments, streams)
@@ -45,7 +47,7 @@ def _poll(places: Places, arguments: Arguments, streams: Streams, *, state: str)
     began = time.monotonic()
     while True:
         document = read_status(places)
-        answer, sentence = _answer(document, arguments.name, state)
+        answer, sentence = _answer(document, arguments.names, state)
         if answer == "never":
             raise CliError(sentence, Exit.FAILED)
         if answer == "yes":
@@ -66,9 +68,13 @@ def _say(sentence: str, document: StatusDocument, arguments: Arguments, streams:
         streams.out.line(sentence)
 
 
-def _answer(document: StatusDocument, name: str | None, state: str) -> tuple[Answer, str]:
-    if name is not None:
-        return _about_one(row_of(document, name), state, operation=bool(document["operation"]))
+def _answer(document: StatusDocument, names: Sequence[str], state: str) -> tuple[Answer, str]:
+    if names:
+        rows, operation = [row_of(document, name) for name in names], bool(document["operation"])
+        answers = [_about_one(row, state, operation=operation) for row in rows]
+        # The worst of them; where all are there, one sentence about all.
+        worst = max(answers, key=lambda answer: _ORDER.index(answer[0]))
+        return worst if worst[0] != "yes" else ("yes", "; ".join(text for _, text in answers))
     if document["operation"] is not None:
         return "not yet", "an operation is still running"
     if state == "idle":

@@ -64,11 +64,13 @@ def test_the_readers_agree(words: list[str]) -> None:
         "status a --json --watch",
         "ls --all --mark live",
         "switch a --timeout 30s --now --json",
+        "switch a b --no-wait",
         "switch --no-wait --socket /s a",
         "start a b --timeout 1m",
         "stop",
         "hold --for 30m --drain 5s",
         "mark a live",
+        "mark a b live",
         "logs a -f -n 7",
         "key add ana --may-switch --profiles a,b",
         "profile validate a b",
@@ -81,7 +83,17 @@ def test_usual_command_lines_need_no_argparse(command: str) -> None:
 
 @pytest.mark.parametrize(
     "command",
-    ["", "--help", "swich a", "switch", "switch a b", "mark a alive", "run -- a", "start a --now"],
+    [
+        "",
+        "--help",
+        "swich a",
+        "switch",
+        "switch a --now b",
+        "mark live",
+        "mark a alive",
+        "run -- a",
+        "start a --now",
+    ],
 )
 def test_other_command_lines_are_left_to_argparse(command: str) -> None:
     """Help, mistakes and commands to run are not read."""

@@ -99,4 +99,4 @@ def test_groff_formats_all_pages_without_a_warning(tmp_path: Path) -> None:
     )
     assert done.stderr == ""
     text = re.sub(".\x08", "", done.stdout)  # a bold letter is struck twice
-    assert "appliance switch NAME [--dry-run] [--no-wait] [--no-rollback]" in text
+    assert "appliance switch NAME... [--dry-run] [--no-wait] [--no-rollback]" in text

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from appliance.cli.previous_profile import previous_target
+from appliance.cli.previous_profiles import previous_set
 from tests.fakes.cli_box import CliBox
 from tests.fakes.control_server import FakeSupervisor, Story
 from tests.fakes.profiles import applied
@@ -19,8 +19,8 @@ def row(
     return {
         "id": number,
         "kind": kind,
-        "target": [target],
-        "profiles": [target],
+        "target": target.split(),
+        "profiles": target.split(),
         "outcome": outcome,
         "failed": False,
         "message": f"{target} is serving on :8022",
@@ -91,22 +91,32 @@ def test_an_empty_record(box: CliBox) -> None:
 
 
 @pytest.mark.parametrize(
-    ("rows", "name"),
+    ("rows", "names"),
     [
-        ([], None),
-        ([row(1, "switch", "a")], None),
+        ([], ""),
+        ([row(1, "switch", "a")], ""),
         ([row(2, "switch", "b"), row(1, "switch", "a")], "a"),
         ([row(2, "switch", "b", profiles=["a", "b"])], "a"),
         ([row(3, "switch", "a"), row(2, "switch", "b"), row(1, "switch", "a")], "b"),
         # Neither a switch that failed nor another operation moves the box.
         ([row(3, "switch", "c", "failed"), row(2, "switch", "b"), row(1, "switch", "a")], "a"),
         ([row(3, "stop", "c"), row(2, "switch", "b"), row(1, "switch", "a")], "a"),
-        ([row(2, "switch", "b"), row(1, "switch", "b", profiles=["a", "b", "c"])], None),
+        # Sets: what a switch stopped comes back together, and leads to the same place again.
+        ([row(2, "switch", "c", profiles=["a", "b", "c"])], "a b"),
+        ([row(2, "switch", "b"), row(1, "switch", "b", profiles=["a", "b", "c"])], "a c"),
+        (
+            [
+                row(3, "switch", "b a", profiles=["a", "b", "c"]),
+                row(2, "switch", "c", profiles=["a", "b", "c"]),
+            ],
+            "c",
+        ),
+        ([row(2, "switch", "a b"), row(1, "switch", "b a")], ""),
     ],
 )
-def test_the_profile_before(rows: list[dict[str, object]], name: str | None) -> None:
+def test_the_profiles_before(rows: list[dict[str, object]], names: str) -> None:
     """Like ``cd -``: two switches back and forth lead to the same place."""
-    assert previous_target(rows) == name
+    assert list(previous_set(rows)) == names.split()
 
 
 def test_switching_back(box: CliBox) -> None:
@@ -121,7 +131,16 @@ def test_switching_back(box: CliBox) -> None:
             "dry_run": False,
             "rollback": True,
             "drain_s": None,
+            "names": [],
         }
+    box.socket.unlink()
+    both = told(row(2, "switch", "c", profiles=["a", "b", "c"]))
+    with FakeSupervisor(box.socket, {**both, "switch": done}) as supervisor:
+        assert box.run("switch", "-").status == 0
+        args = supervisor.requests[1]["args"]
+        assert isinstance(args, dict)
+        assert (args["name"], args["names"]) == (None, ["a", "b"])
+        assert box.run("switch", "-", "b").status == 2
     box.socket.unlink()
     with FakeSupervisor(box.socket, told()) as supervisor:
         ended = box.run("switch", "-")

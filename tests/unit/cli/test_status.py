@@ -597,6 +597,10 @@ def test_wait_times_out_on_a_silent_operation(box: CliBox) -> None:
             "-u appliance-supervisor.service -u appliance-backend-*.service -n 100 --all --no-pager",
         ),
         (
+            ("genesis", "aeon"),
+            "-u appliance-backend-genesis.service -u appliance-backend-aeon.service -n 100 --all --no-pager",
+        ),
+        (
             ("genesis", "-f", "-n", "5"),
             "-u appliance-backend-genesis.service -n 5 -f --all --no-pager",
         ),

@@ -37,7 +37,7 @@ ROW = ProfileView(
 )
 VIEW = BoxView(connected=True, profiles={"a": ROW})
 SWITCH = OperationLook(
-    id=1, kind="switch", target="a", profiles=("a",), phase="stop", phase_s=1.0, deadline_s=9.0
+    id=1, kind="switch", target=("a",), profiles=("a",), phase="stop", phase_s=1.0, deadline_s=9.0
 )
 
 

@@ -144,7 +144,7 @@ def test_a_document_says_how_operations_go() -> None:
     assert view.running == OperationLook(
         id=7,
         kind="switch",
-        target="a",
+        target=("a",),
         profiles=("a", "b"),
         phase="stop",
         phase_s=3.5,
@@ -155,4 +155,4 @@ def test_a_document_says_how_operations_go() -> None:
     )
     stopping = view_of(document(operation={**running, "kind": "stop"}), CATALOGUE, NOW_S)
     assert stopping.running is not None
-    assert stopping.running.target == ""
+    assert stopping.running.target == ()

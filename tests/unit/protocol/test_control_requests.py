@@ -32,7 +32,7 @@ from appliance.protocol.control_requests import (
     SwitchRequest,
     WatchStatusRequest,
 )
-from appliance.protocol.conversation.codec import PROTOCOL_MAX, parse_request
+from appliance.protocol.conversation.codec import PROTOCOL_MAX, parse_request, read_text
 
 NAMES = st.text(min_size=1)
 LISTS = st.lists(NAMES, unique=True).map(tuple)
@@ -43,6 +43,7 @@ REQUESTS: st.SearchStrategy[ControlRequest] = st.one_of(
     st.just(WatchStatusRequest()),
     st.just(GpuStateRequest()),
     st.builds(SwitchRequest, NAMES, FLAGS, FLAGS, SECONDS),
+    st.builds(SwitchRequest, st.none(), FLAGS, FLAGS, SECONDS, LISTS),
     st.builds(StartRequest, LISTS, FLAGS),
     st.builds(StopRequest, LISTS, FLAGS, SECONDS),
     st.builds(RestartRequest, LISTS, FLAGS, SECONDS),
@@ -100,6 +101,7 @@ def test_a_switch_on_request_says_nothing_else() -> None:
         ("switch", {"name": "a"}, SwitchRequest("a")),
         ("switch", {"name": "a", "rollback": None, "drain_s": 5}, SwitchRequest("a", drain_s=5.0)),
         ("switch", {"name": "a", "of a later release": [1]}, SwitchRequest("a")),
+        ("switch", {"names": ["a", "b"]}, SwitchRequest(names=("a", "b"))),
         ("start", {}, StartRequest()),
         ("start", {"names": None}, StartRequest()),
         ("start", {"names": ""}, StartRequest()),
@@ -120,7 +122,6 @@ def test_what_is_left_out_has_its_default(
 @pytest.mark.parametrize(
     ("verb", "args", "words"),
     [
-        ("switch", {}, "name is missing"),
         ("switch", {"name": 3}, "name is missing"),
         ("switch", {"name": "a", "dry_run": "no"}, "dry_run is neither true nor false"),
         ("switch", {"name": "a", "rollback": 0}, "rollback is neither true nor false"),
@@ -171,3 +172,36 @@ def test_every_line_is_a_request_or_a_bad_one(line: bytes) -> None:
 def test_marks_are_the_domains() -> None:
     """The protocol repeats the marks, to save an import; they are the same."""
     assert list(MARKS) == list(Mark)
+
+
+def sent(request: ControlRequest) -> Mapping[str, object]:
+    """Return the arguments on the line of a request."""
+    args = json.loads(CONTROL.encode_request(request))["args"]
+    assert isinstance(args, dict)
+    return args
+
+
+def test_one_profile_is_switched_to_by_every_release_and_a_set_by_none_that_knows_no_sets() -> None:
+    """An earlier supervisor reads `name` alone: it does one, and refuses a set whole, not a part of it."""
+    one, two = SwitchRequest.to(["a"]), SwitchRequest.to(["b", "a"], drain_s=0.0)
+    assert read_text(sent(one), "name") == "a"
+    with pytest.raises(BadRequestError, match="name is missing"):
+        read_text(sent(two), "name")
+    for request in (one, two):
+        decoded = CONTROL.decode_request("switch", sent(request))
+        assert isinstance(decoded, SwitchRequest)
+        assert decoded.targets() == request.targets()
+    assert (one.targets(), two.targets()) == (("a",), ("b", "a"))
+
+
+@pytest.mark.parametrize(
+    ("request_", "words"),
+    [
+        (SwitchRequest(), "name is missing"),
+        (SwitchRequest("a", names=("b",)), "name excludes names"),
+    ],
+)
+def test_a_switch_names_its_profiles_once(request_: SwitchRequest, words: str) -> None:
+    """A switch to nothing is refused, and so is one in both forms, where one of them would not count."""
+    with pytest.raises(BadRequestError, match=words):
+        request_.targets()

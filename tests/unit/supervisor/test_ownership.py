@@ -139,6 +139,45 @@ async def switch_to_the_end(supervisor: Supervisor, name: str) -> None:
             pass
 
 
+HALVES = catalogue(
+    applied("left", "gpu-0"),
+    applied("right", "gpu-1", port=9001),
+    applied("wide", "gpu-all", port=9002),
+)
+
+
+@pytest.mark.parametrize("refusal", ["", "held by ana"])
+async def test_a_switch_to_a_set_is_one_transaction(refusal: str) -> None:
+    """Both serve and are committed together; where one cannot, what served before comes back."""
+    fakes = FakePorts(HALVES, "wide")
+    fakes.serve("wide")
+    if refusal:
+        fakes.processes.behaviour["right"].refusal = refusal
+    async with supervising(fakes, FakeProfiles(HALVES)) as supervisor:
+        asked = OperationRequest(kind=Kind.SWITCH, names=("left", "right"))
+        running = await supervisor.submit(asked)
+        reversed_ = replace(asked, names=("right", "left"))
+        assert (await supervisor.submit(reversed_)).transaction is running.transaction
+        await until(lambda: fakes.store.ended)
+        (ended,) = fakes.store.ended
+        assert ended.operation.target == ("left", "right")
+        assert ended.outcome is (Outcome.ROLLED_BACK if refusal else Outcome.DONE)
+        expected = ("wide",) if refusal else ("left", "right")
+        assert fakes.systemd.observed(HALVES).serving() == expected
+        assert (await supervisor.state()).committed == expected
+
+
+async def test_profiles_that_conflict_are_no_set() -> None:
+    """A switch to two profiles that can never run together stops none."""
+    fakes = FakePorts(HALVES, "right")
+    fakes.serve("right")
+    async with supervising(fakes, FakeProfiles(HALVES)) as supervisor:
+        await supervisor.submit(OperationRequest(kind=Kind.SWITCH, names=("left", "wide")))
+        await until(lambda: fakes.store.ended)
+        assert "left and wide can never run together" in fakes.store.ended[0].message
+        assert fakes.systemd.observed(HALVES).serving() == ("right",)
+
+
 async def test_a_slow_start_tells_the_engines_last_log_line() -> None:
     """The line comes with the progress of a phase that takes long, and with no quick one."""
     fakes = FakePorts(BOX)

@@ -62,7 +62,7 @@ def is_desired(
 
 def _ends(operation: OperationLook | None, name: str) -> bool:
     """Tell whether an operation stops a profile for another one."""
-    return operation is not None and name in operation.profiles and name != operation.target
+    return operation is not None and name in operation.profiles and name not in operation.target
 
 
 def _was_left(unit: UnitLook, exit_status: int, *, is_watched_since_boot: bool) -> bool | None:

@@ -19,6 +19,7 @@ from appliance.planning.alerting.watchdog_rules.watchdog_rule import (
     profile_subject,
     signed,
 )
+from appliance.planning.wording import joined
 
 _STARTING: Final = frozenset({Kind.SWITCH, Kind.START, Kind.RESTART})
 """Kinds whose end says whether a model can be started: a failed repair is told as the model's being down."""
@@ -73,7 +74,7 @@ def judge_running_operation(look: BoxLook, memory: WatchdogMemory) -> Iterable[F
     ):
         yield good(AlertRule.SWITCH_STUCK, BOX)
     else:
-        to = f" to {operation.target}" if operation.target else ""
+        to = f" to {joined(operation.target)}" if operation.target else ""
         bound = duration(operation.deadline_s)
         yield bad(
             AlertRule.SWITCH_STUCK,

@@ -143,8 +143,8 @@ class OperationLook:
 
     id: int
     kind: str
-    target: str
-    """Profile that it is to start; empty: none."""
+    target: tuple[str, ...]
+    """Profiles that it is to start; empty: none."""
     profiles: tuple[str, ...]
     """Profiles that it starts or stops."""
     phase: str

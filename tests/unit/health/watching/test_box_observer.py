@@ -192,7 +192,7 @@ async def test_an_old_status_is_no_answer() -> None:
     """A supervisor whose last document is older than half a minute does not answer."""
     box = Box()
     running = OperationLook(
-        id=1, kind="stop", target="", profiles=(), phase="stop", phase_s=0.0, deadline_s=None
+        id=1, kind="stop", target=(), profiles=(), phase="stop", phase_s=0.0, deadline_s=None
     )
     ended = EndedOperation(
         id=0, kind="stop", target="", outcome="done", failed=False, ended_unix_s=1.0

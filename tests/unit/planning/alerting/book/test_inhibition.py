@@ -30,7 +30,7 @@ def operation(phase_s: float = 10.0, deadline_s: float | None = 300.0) -> Operat
     return OperationLook(
         id=1,
         kind="switch",
-        target="genesis",
+        target=("genesis",),
         profiles=("genesis",),
         phase="loading",
         phase_s=phase_s,

@@ -13,7 +13,13 @@ ENDED = replace(RUNS, active=ActiveState.INACTIVE, sub="dead")
 FAILED = replace(RUNS, active=ActiveState.FAILED, sub="failed", result="exit-code")
 NEVER = UnitLook(unit="a")
 SWITCH = OperationLook(
-    id=1, kind="switch", target="b", profiles=("a", "b"), phase="stop", phase_s=0.0, deadline_s=None
+    id=1,
+    kind="switch",
+    target=("b",),
+    profiles=("a", "b"),
+    phase="stop",
+    phase_s=0.0,
+    deadline_s=None,
 )
 
 
@@ -65,7 +71,7 @@ def test_a_unit_that_systemd_may_have_forgotten_is_unknown() -> None:
         ({"is_committed": False}, False),
         ({"is_held": True}, False),
         ({"operation": SWITCH}, False),
-        ({"operation": replace(SWITCH, target="a")}, True),
+        ({"operation": replace(SWITCH, target=("b", "a"))}, True),
         ({"operation": replace(SWITCH, profiles=("b",))}, True),
         ({"rivals": (replace(RUNS, unit="b"),)}, False),
         ({"rivals": (replace(FAILED, unit="b"), replace(ENDED, unit="c"))}, True),

@@ -24,7 +24,7 @@ DONE = replace(FAILED, outcome="done", failed=False)
 STUCK = OperationLook(
     id=9,
     kind="switch",
-    target="aeon",
+    target=("aeon",),
     profiles=("aeon", "genesis"),
     phase="release",
     phase_s=61.0,
@@ -116,7 +116,7 @@ def test_nobody_knows_operations_without_the_supervisor() -> None:
 )
 def test_words_of_a_stuck_switch(target: str, fact: str) -> None:
     """The fact names the phase, the details its time."""
-    one = stuck(operation=replace(STUCK, target=target))
+    one = stuck(operation=replace(STUCK, target=(target,) if target else ()))
     assert one.fact == fact
     assert one.details == ("in this phase for 61.0 s, of at most 60.0 s",)
     assert (one.command, one.since_unix_s) == ("appliance cancel", NOW - 61)

@@ -21,7 +21,7 @@ from tests.fakes.looks import (
 
 GOOD, BAD, UNKNOWN = Sign.GOOD, Sign.BAD, Sign.UNKNOWN
 LOAD = OperationLook(
-    id=9, kind="start", target="a", profiles=("a",), phase="load", phase_s=1.0, deadline_s=None
+    id=9, kind="start", target=("a",), profiles=("a",), phase="load", phase_s=1.0, deadline_s=None
 )
 
 

@@ -91,7 +91,7 @@ LOSS: Final = SeriesSpeed(series=Series.DECODE, phase="regressed", rate=27.1, ba
 OPERATION: Final = OperationLook(
     id=9,
     kind="switch",
-    target="genesis",
+    target=("genesis",),
     profiles=("genesis",),
     phase="stop",
     phase_s=100.0,
