@@ -16,7 +16,12 @@ from typing import Final
 from appliance.adapters.applied.manifest import is_edited
 from appliance.adapters.build_records import current_build
 from appliance.adapters.files.access import read_access
-from appliance.adapters.files.presence import draft_presence, engine_presence, model_presence
+from appliance.adapters.files.presence import (
+    draft_presence,
+    engine_presence,
+    missing_adapters,
+    model_presence,
+)
 from appliance.adapters.gpus.reader import read_gpus
 from appliance.adapters.kernel.host_memory import group_memory, read_host_memory
 from appliance.adapters.kernel.processes import user_name
@@ -211,6 +216,7 @@ def _facts(applied: Applied, models: ModelChecks, unit_dir: Path) -> ProfileFact
         model=model,
         model_problem=problem,
         draft=draft_presence(applied),
+        missing_adapters=missing_adapters(applied),
         engine=engine_presence(applied),
         port_user=None if applied.endpoint.port is None else port_user(applied.endpoint.port),
         edited=is_edited(applied),

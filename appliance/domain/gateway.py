@@ -53,8 +53,12 @@ class Routed:
     served: tuple[str, ...]
     """Names and patterns that clients may ask for, besides `name`."""
     engine_name: str
-    """Name of the model in the engine."""
+    """Name of the model in the engine, for every name that `engine_names` has not."""
     endpoint: Endpoint
+    engine_names: Mapping[str, str] = field(default_factory=dict)
+    """Names of models in the engine by the names that clients ask for."""
+    adapters: frozenset[str] = frozenset()
+    """Names among `served` of adapters of the model."""
     exclusive: bool = True
     """Whether the profile owns a device alone; a profile without this is the default only when no
     other exists."""

@@ -1,6 +1,6 @@
 """Applied profiles: what each model needs in order to run, and what the profile declares."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Annotated, Literal
@@ -119,6 +119,28 @@ class Abilities:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Adapter:
+    """LoRA adapter that an engine serves beside its model."""
+
+    name: str
+    """Name by which clients ask for it."""
+    engine_name: str
+    """Model that a request to the engine names to reach it."""
+    path: str
+    """Directory or file that must exist before a start."""
+
+
+def is_pattern(name: str) -> bool:
+    """Tell whether a served name is a pattern: ``*`` stands for any text, ``?`` for one character."""
+    return "*" in name or "?" in name
+
+
+def plain_names(served: Sequence[str], profile: str) -> tuple[str, ...]:
+    """Return the served names without patterns; the profile's name when all are patterns."""
+    return tuple(name for name in served if not is_pattern(name)) or (profile,)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Applied:
     """A profile as it is installed: what the daemon and the CLI know about it.
 
@@ -200,6 +222,19 @@ class Applied:
     programs: tuple[str, ...] = ()
     """Further programs, likewise with links followed: interpreters of the binary, the patch
     hook."""
+    adapters: tuple[Adapter, ...] = ()
+    """LoRA adapters that the engine serves beside the model."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return all that clients may ask for: served names, patterns and adapters."""
+        return (*self.served, *(adapter.name for adapter in self.adapters))
+
+    @property
+    def companions(self) -> tuple[str, ...]:
+        """Return the files and directories of what is loaded with the model: a draft, adapters."""
+        draft = () if self.draft_path is None else (self.draft_path,)
+        return (*draft, *(adapter.path for adapter in self.adapters))
 
 
 Catalogue = Mapping[str, Applied]

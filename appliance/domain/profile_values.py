@@ -120,6 +120,13 @@ def _draft_model(path: str) -> str:
     return path
 
 
+def _no_separator(path: str) -> str:
+    """Return a path that engines read as one in ``name=path``."""
+    if set(path) & {"=", ","}:
+        raise WrongValueError(f"{shown(path)} has a = or a comma, at which engines split it")
+    return path
+
+
 def _parameter(path: str) -> str:
     if not all(re.fullmatch(_PARAMETER, name) for name in path.split(".")):
         raise WrongValueError(
@@ -213,6 +220,7 @@ ThinkingChoice = Annotated[Thinking, ValueParser(_thinking), TypeName("`off`, `o
 Layers = Annotated[Literal["all"] | int, ValueParser(_layers), TypeName("all or number")]
 WordOrWords = Annotated[tuple[str, ...], ValueParser(_word_or_words), TypeName("word or list")]
 DraftModel = Annotated[str, Check(one_line), Check(_draft_model), TypeName("path or hf:")]
+AdapterPath = Annotated[DraftModel, Check(_no_separator)]
 ParameterValues = Annotated[Mapping[str, object], ValueParser(_parameters), TypeName("table")]
 ParameterNames = Annotated[
     tuple[Annotated[str, Check(_parameter)], ...], Length(most=_MAX_PARAMETERS), Check(no_doubles)

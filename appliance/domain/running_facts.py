@@ -24,6 +24,7 @@ class Topic(StrEnum):
     CHAT_TEMPLATE = "chat_template"
     THINKING = "thinking"
     FLASH_ATTENTION = "flash_attn"
+    ADAPTERS = "adapters"
     PATCH = "patch"
     BUILD = "build"
 

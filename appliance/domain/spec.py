@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
-from appliance.domain.profile import Deadlines, Endpoint, Mark, WarmUp
+from appliance.domain.profile import Deadlines, Endpoint, Mark, WarmUp, plain_names
 from appliance.domain.profile_values import (
+    AdapterPath,
     DraftModel,
     GpuChoice,
     Kv,
@@ -32,6 +33,7 @@ from appliance.domain.value_types import (
     FullText,
     Length,
     Line,
+    ModelName,
     Paths,
     Port,
     Range,
@@ -153,6 +155,20 @@ class SamplingTable:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AdapterTable:
+    """``adapters = [{ … }]``: LoRA adapters of one model, for vLLM and SGLang."""
+
+    name: Annotated[ModelName, Doc("name by which clients ask for the adapter")]
+    path: Annotated[
+        AdapterPath, Doc("directory of the adapter; `hf:owner/name` in the local cache")
+    ]
+    rank: Annotated[
+        Annotated[int, Range(least=1, most=4096)] | None,
+        Doc("its rank, `r` in adapter_config.json; vLLM loads ranks above 16 only if told"),
+    ] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NeedTable:
     """``need = { … }``: memory that the backend takes once loaded; the gate waits for it."""
 
@@ -252,6 +268,11 @@ class Profile:
         ),
     ]
     """Names and patterns that clients may ask for; never empty."""
+    adapters: Annotated[
+        tuple[AdapterTable, ...],
+        Length(most=64),
+        Doc("LoRA adapters beside the model, which clients ask for by name, see below"),
+    ] = ()
     port: Annotated[Port | None, Doc("TCP port on loopback; set this or `socket`")] = None
     socket: Annotated[SocketPath | None, Doc("path of a unix socket in place of a port")] = None
     gpus: Annotated[
@@ -352,9 +373,8 @@ class Profile:
 
     @property
     def models(self) -> tuple[str, ...]:
-        """Return the served names without patterns; the profile's name when all are patterns."""
-        plain = tuple(s for s in self.served if not set(s) & set("*?["))
-        return plain or (self.name,)
+        """Return the names by which the engine knows its model, the first for all others."""
+        return plain_names(self.served, self.name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,6 +15,7 @@ _MAX_TEXT: Final = 4096
 _CONTROL: Final = "[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]"
 """Pattern of control characters, line breaks included, and of characters that turn the direction of
 text so that it reads as another."""
+_MODEL_NAME: Final = r"[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,127}"
 _SERVED: Final = r"[A-Za-z0-9*?][A-Za-z0-9._:/@+*?-]{0,127}"
 _USER: Final = r"[a-z_][a-z0-9_-]{0,30}"
 _VARIABLE: Final = r"[A-Za-z_][A-Za-z0-9_]{0,255}"
@@ -216,6 +217,11 @@ ServedName = Annotated[
     str,
     matching(_SERVED, "a model name or pattern: letters, digits and ._:/@+*?-"),
     TypeName("name or pattern"),
+]
+ModelName = Annotated[
+    str,
+    matching(_MODEL_NAME, "a model name without wildcards: letters, digits and ._:/@+-"),
+    TypeName("name"),
 ]
 User = Annotated[str, matching(_USER, "a user's name"), Check(_not_root), TypeName("name")]
 VariableName = Annotated[str, matching(_VARIABLE, "the name of an environment variable")]

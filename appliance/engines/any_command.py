@@ -116,6 +116,9 @@ def _common_problems(profile: Profile) -> Iterator[Problem]:
     if profile.sampling != SamplingTable():
         text = "a command says this itself: remove sampling, and put it into argv"
         yield Problem(where=("sampling",), text=text)
+    if profile.adapters:
+        text = "a command says this itself: put it into argv, and what clients ask for into served"
+        yield Problem(where=("adapters",), text=text)
     if profile.binary:
         yield Problem(where=("binary",), text="the program is the first of argv: remove binary")
     if profile.extra_args:

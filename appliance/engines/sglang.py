@@ -49,6 +49,7 @@ from appliance.engines.shared.option_table import (
 )
 from appliance.engines.shared.probing import Probing, VersionPage
 from appliance.engines.shared.pytorch import (
+    adapter_words,
     architecture_task,
     budget_parameters,
     budget_problems,
@@ -240,6 +241,9 @@ class SglangOptions(EngineOptions):
 COMMON: Final = (
     ("model", flag("--model-path", "--model", form=FlagForm.DERIVED)),
     ("served", flag("--served-model-name", form=FlagForm.DERIVED)),
+    ("adapters", flag("--lora-paths", form=FlagForm.DERIVED)),
+    ("adapters", flag("--enable-lora", form=FlagForm.DERIVED)),
+    ("adapters", flag("--max-lora-rank", form=FlagForm.DERIVED)),
     ("ctx", flag("--context-length", kind=ValueKind.WHOLE)),
     ("parallel", flag("--max-running-requests", kind=ValueKind.WHOLE)),
     ("kv", flag("--kv-cache-dtype", form=FlagForm.DERIVED)),
@@ -313,6 +317,9 @@ def _program(binary: str) -> tuple[str, ...]:
 
 def _common(profile: Profile, options: SglangOptions) -> Iterator[str]:
     yield from ("--served-model-name", profile.models[0])
+    if profile.adapters:
+        # The rank is read from the adapters themselves.
+        yield from ("--enable-lora", "--lora-paths", *adapter_words(profile))
     yield from TABLE.written_keys(profile)
     if profile.kv is not None:
         yield from ("--kv-cache-dtype", KV_TYPES[profile.kv.k])
@@ -418,6 +425,9 @@ def _problems(profile: Profile) -> Iterator[Problem]:
         yield Problem(where=("socket",), text="sglang listens on a port only: set port")
     if len(profile.models) > 1:
         yield Problem(where=("served",), text="sglang answers to one name only: keep one")
+    if ":" in profile.models[0]:
+        text = "sglang takes what follows a colon for an adapter: choose a name without one"
+        yield Problem(where=("served",), text=text)
 
 
 def _memory(profile: Profile) -> MemoryUse:
@@ -446,6 +456,11 @@ def _task(profile: Profile) -> Task | None:
 def _reasons(profile: Profile) -> bool | None:
     """Tell whether thinking is parsed; None: without a parser it may be part of the answer."""
     return None if options_of(SglangOptions, profile).reasoning_parser is None else True
+
+
+def _adapter_name(profile: Profile, name: str) -> str:
+    """Return ``model:adapter`` (srt/entrypoints/openai/serving_base.py, _parse_model_parameter)."""
+    return f"{profile.models[0]}:{name}"
 
 
 def _declared(profile: Profile) -> Iterator[DeclaredFact]:
@@ -530,6 +545,7 @@ ENGINE: Final = Engine(
     tools=parses_tools,
     reasoning=_reasons,
     thinking_parameters=partial(budget_parameters, name="custom_params.thinking_budget"),
+    adapter_name=_adapter_name,
     declared=_declared,
     self_report=SelfReport(pages=(MODEL_LIST, ReportPage(path="/server_info", read=_server_info))),
     metrics=Metrics(

@@ -53,6 +53,7 @@ from appliance.engines.shared.option_table import (
 )
 from appliance.engines.shared.probing import Probing, VersionPage
 from appliance.engines.shared.pytorch import (
+    adapter_words,
     architecture_task,
     budget_parameters,
     budget_problems,
@@ -349,6 +350,12 @@ class VllmOptions(EngineOptions):
 COMMON: Final = (
     ("model", flag("--model", form=FlagForm.DERIVED)),
     ("served", flag("--served-model-name", form=FlagForm.DERIVED)),
+    ("adapters", flag("--lora-modules", form=FlagForm.DERIVED)),
+    (
+        "adapters",
+        flag("--enable-lora", form=FlagForm.DERIVED, contrary=_contrary("enable-lora")),
+    ),
+    ("adapters", flag("--max-lora-rank", form=FlagForm.DERIVED)),
     ("gpus", flag("--device-ids", form=FlagForm.DERIVED)),
     ("ctx", flag("--max-model-len", kind=ValueKind.WHOLE)),
     ("parallel", flag("--max-num-seqs", kind=ValueKind.WHOLE)),
@@ -396,6 +403,7 @@ def _invocation(profile: Profile, context: InvocationContext) -> Invocation:
 
 def _common(profile: Profile, options: VllmOptions) -> Iterator[str]:
     yield from ("--served-model-name", *profile.models)
+    yield from _adapters(profile)
     yield from TABLE.written_keys(profile)
     if profile.kv is not None:
         yield from ("--kv-cache-dtype", KV_TYPES[profile.kv.k])
@@ -408,6 +416,19 @@ def _common(profile: Profile, options: VllmOptions) -> Iterator[str]:
         yield from ("--override-generation-config", compact_json(sampling))
     if profile.speculative is not None:
         yield from ("--speculative-config", compact_json(_drafting(profile.speculative)))
+
+
+_RANKS: Final = (16, 32, 64, 128, 256, 320, 512)
+"""Limits of rank that vLLM takes, from its default up (vllm/config/lora.py, MaxLoRARanks)."""
+
+
+def _adapters(profile: Profile) -> Iterator[str]:
+    if profile.adapters:
+        yield from ("--enable-lora", "--lora-modules", *adapter_words(profile))
+        highest = max(adapter.rank or 0 for adapter in profile.adapters)
+        limit = next((rank for rank in _RANKS if rank >= highest), highest)
+        if limit > _RANKS[0]:
+            yield from ("--max-lora-rank", str(limit))
 
 
 def _sampling(profile: Profile) -> Mapping[str, object]:
@@ -494,6 +515,10 @@ def _problems(profile: Profile) -> Iterator[Problem]:
         text = "vLLM names no quantisation in a repository: remove what follows the colon"
         yield Problem(where=("model",), text=text)
     yield from tool_problems(profile)
+    for place, adapter in enumerate(profile.adapters):
+        if (adapter.rank or 0) > _RANKS[-1]:
+            text = f"vLLM loads no adapter of a rank above {_RANKS[-1]}"
+            yield Problem(where=("adapters", place, "rank"), text=text)
     yield from budget_problems(profile, options.reasoning_parser)
     yield from enough_gpus(profile, "vllm", options.tensor_parallel, options.pipeline_parallel)
 

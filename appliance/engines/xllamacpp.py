@@ -58,6 +58,9 @@ def _problems(profile: Profile) -> Iterator[Problem]:
     if profile.sampling != SamplingTable():
         text = "the embedded engine takes no defaults of sampling: set them in [gateway] set"
         yield Problem(where=("sampling",), text=text)
+    if profile.adapters:
+        text = "the embedded engine loads no adapters: use engine vllm or sglang"
+        yield Problem(where=("adapters",), text=text)
     if profile.extra_args:
         text = "the embedded engine takes no further arguments: use engine llama-server"
         yield Problem(where=("extra_args",), text=text)

@@ -117,7 +117,11 @@ of one owner, loopback only, never root, readiness and a complete stop; root is 
 - `ctx` is what *one* request may use. llama-server divides its context among its slots, so it is
   given `ctx` times `parallel`; with `kv_unified` the requests share `ctx` tokens.
 - `served` may hold patterns such as `claude-*`. An engine is given the plain names only, or the
-  profile's name when there is none.
+  profile's name when there is none. A request keeps a plain name; one for a pattern, the profile's name or
+  `default` is for the first. So a `command` has to know its plain names: write `gpt-4o*` for one that it does not.
+- `adapters` are `--enable-lora` and `--lora-modules` for vLLM, `--lora-paths` for SGLang, which a request reaches as
+  `model:adapter`: the gateway writes that. `rank` is `--max-lora-rank`, the next that vLLM has; `--max-loras` and the like
+  go into `extra_args`. llama.cpp's servers have no names for adapters: `lora` in their tables is for every request.
 - `kv = "f16"` and `"bf16"` are `float16` and `bfloat16` for vLLM, which takes the one that the model runs in: `dtype` has to
   say it too. `"auto"` is what the checkpoint says, and may be FP8. SGLang has no `f16`.
 - `thinking` is `--reasoning` for llama-server, and `enable_thinking` in `--default-chat-template-kwargs` for vLLM and
@@ -210,7 +214,10 @@ def _row(name: str, field: FieldInfo, variables: str | None) -> list[str]:
     key = f"`{field.alias or name}`"
     if variables is not None and not table_model(field.annotation):
         key += f"<br>`{variables}{name.upper()}`"
-    kind = "table" if table_model(field.annotation) else _kind(field.annotation, field.metadata)
+    is_list = get_origin(field.annotation) is list
+    kind = "list of tables" if is_list else "table"
+    if not table_model(field.annotation):
+        kind = _kind(field.annotation, field.metadata)
     return [key, kind, _default(field), (field.description or "").replace("|", "\\|")]
 
 

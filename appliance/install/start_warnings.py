@@ -5,7 +5,12 @@ from pathlib import Path
 
 from appliance.adapters.build_records import CurrentBuilds
 from appliance.adapters.files.access import read_access
-from appliance.adapters.files.presence import draft_presence, engine_presence, model_presence
+from appliance.adapters.files.presence import (
+    draft_presence,
+    engine_presence,
+    missing_adapters,
+    model_presence,
+)
 from appliance.adapters.model_files.reading import ModelChecks
 from appliance.domain.profile import Applied, Catalogue
 from appliance.planning.admission.build_findings import build_findings
@@ -39,6 +44,7 @@ def _file_facts(applied: Applied, models: ModelChecks, unit_dir: Path) -> Profil
         model=model,
         model_problem=problem,
         draft=draft_presence(applied),
+        missing_adapters=missing_adapters(applied),
         engine=engine_presence(applied),
         access=read_access(applied, unit_dir),
     )

@@ -1,11 +1,11 @@
 """Request for text in OpenAI's API, as a profile's kind of model takes it."""
 
-from appliance.domain.profile import Applied, WarmUp
+from appliance.domain.profile import Applied, WarmUp, plain_names
 
 
 def requested_name(applied: Applied) -> str:
     """Return a name by which clients ask for the profile."""
-    return next((name for name in applied.served if "*" not in name), applied.name)
+    return plain_names(applied.served, applied.name)[0]
 
 
 def text_request(applied: Applied, prompt: str) -> tuple[str, dict[str, object]] | None:

@@ -48,8 +48,8 @@ _LONG_SHEBANG: Final = b"'''exec' "
 def follow(applied: Applied, words: Sequence[str], programs: Sequence[str]) -> Reached:
     """Return the targets of the paths of a launch: `words`, the model's files, `programs`."""
     named = [*_named_files(words)] if ENGINES[applied.engine].arguments_name_files else []
-    opened = (*_model_files(applied), *_draft(applied), *named)
-    known = {*named, *_draft(applied)}
+    opened = (*_model_files(applied), *_companions(applied), *named)
+    known = {*named, *_companions(applied)}
     run = [
         place
         for program in (applied.binary, *programs)
@@ -80,7 +80,7 @@ def read_access(applied: Applied, unit_dir: Path) -> AccessFacts | None:
         return None
     look = cache(_node)  # Most paths begin with the same directories.
     run = dict.fromkeys(_run_by(applied.binary, of_one_owner=False))
-    read = dict.fromkeys([*_model_files(applied), *_draft(applied), *applied.files])
+    read = dict.fromkeys([*_model_files(applied), *_companions(applied), *applied.files])
     ways = [*((p, Use.RUN) for p in run), *((p, Use.READ) for p in read)]
     return AccessFacts(
         user=identity.user,
@@ -127,14 +127,24 @@ def _model_files(applied: Applied) -> list[str]:
         first = main_file(reference.model, path, gguf=reference.gguf)
         if not first.is_dir():
             return [str(file) for file in gguf_files(first)]
-        inside = sorted(p for p in first.iterdir() if p.suffix in _READ_SUFFIXES)
+        return _directory_files(first)
     except (OSError, HeaderError, ValueError):
         return [path]
-    return [str(file) for file in (first, *inside[:_MOST_FILES])]
 
 
-def _draft(applied: Applied) -> tuple[str, ...]:
-    return () if applied.draft_path is None else (applied.draft_path,)
+def _directory_files(directory: Path) -> list[str]:
+    """Return a directory and the files in it that an engine reads. Raises `OSError`."""
+    inside = sorted(p for p in directory.iterdir() if p.suffix in _READ_SUFFIXES)
+    return [str(file) for file in (directory, *inside[:_MOST_FILES])]
+
+
+def _companions(applied: Applied) -> list[str]:
+    """Return what is loaded with the model: a draft model's path, adapters with their files."""
+    found = [*applied.companions]
+    for adapter in applied.adapters:
+        with contextlib.suppress(OSError, ValueError):
+            found += _directory_files(Path(adapter.path))
+    return found
 
 
 def _named_files(words: Sequence[str]) -> Iterator[str]:

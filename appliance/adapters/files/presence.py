@@ -44,6 +44,11 @@ def draft_presence(applied: Applied) -> Presence:
     return Presence.PRESENT if applied.draft_path is None else _presence(applied.draft_path)
 
 
+def missing_adapters(applied: Applied) -> tuple[str, ...]:
+    """Return the names of the adapters that do not exist."""
+    return tuple(a.name for a in applied.adapters if _presence(a.path) is Presence.MISSING)
+
+
 def engine_presence(applied: Applied) -> Presence:
     """Tell whether the engine's program exists, and the Python package that it needs."""
     engine = ENGINES.get(applied.engine)  # None: a header of another release

@@ -141,8 +141,8 @@ def _tables(model: type[BaseModel]) -> Iterator[tuple[tuple[str, ...], type[Base
 
 
 def table_model(annotation: Any) -> type[BaseModel] | None:
-    """Return the model in ``X`` or ``X | None``; None: the field is no table."""
-    for candidate in (annotation, *getattr(annotation, "__args__", ())):
-        if isinstance(candidate, type) and issubclass(candidate, BaseModel):
-            return candidate
-    return None
+    """Return the model in ``X``, ``X | None`` or a list of it; None: the field is no table."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    found = (table_model(one) for one in getattr(annotation, "__args__", ()))
+    return next(filter(None, found), None)

@@ -238,6 +238,10 @@ def _not_known(_profile: Profile) -> None:
     return None
 
 
+def _as_named(_profile: Profile, name: str) -> str:
+    return name
+
+
 def _no_facts(_profile: Profile) -> Iterable[DeclaredFact]:
     return ()
 
@@ -313,6 +317,8 @@ class Engine:
     thinking_parameters: Callable[[Profile], Mapping[str, object]] = _no_parameters
     """Function that returns request parameters, dots reaching into objects, which the gateway has to
     set so that thinking is as the profile says: what the engine takes from requests alone."""
+    adapter_name: Callable[[Profile, str], str] = _as_named
+    """Function that returns the model that a request names to reach an adapter."""
     declared: Callable[[Profile], Iterable[DeclaredFact]] = _no_facts
     """Function that returns what a profile declares of the facts that the engine may report."""
     self_report: SelfReport = field(default_factory=SelfReport)

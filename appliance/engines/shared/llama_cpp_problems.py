@@ -41,6 +41,12 @@ def option_problems(
         options: Its engine's table.
         further: Rules for the options that only this engine has.
     """
+    if profile.adapters:
+        text = (
+            f"{profile.engine} has no names for adapters: make a profile for each, with its file in lora of"
+            f" [{profile.engine}], which every request to it is answered with"
+        )
+        yield Problem(where=("adapters",), text=text)
     for key, is_wrong, text in (*_rules(profile, options), *further):
         if is_wrong:
             yield Problem(where=(profile.engine, key), text=text)

@@ -9,6 +9,7 @@ from appliance.domain.profile_values import KvCache
 from appliance.domain.spec import Problem, Profile, Where
 from appliance.engines.shared.drafting import DraftMethod, used_methods
 from appliance.engines.shared.engine import InvocationContext, Task
+from appliance.engines.shared.rendering import hf_repository
 
 _THINKING_VARIABLE: Final = "enable_thinking"
 """Variable by which most chat templates are told whether the model thinks."""
@@ -92,6 +93,11 @@ def _one_kv_type(
 def parses_tools(profile: Profile) -> bool:
     """Tell whether the engine reads tool calls, for which it needs a parser."""
     return profile.tool_parser is not None
+
+
+def adapter_words(profile: Profile) -> tuple[str, ...]:
+    """Return the adapters in the form that both engines read, ``name=path``."""
+    return tuple(f"{a.name}={hf_repository(a.path) or a.path}" for a in profile.adapters)
 
 
 def tool_problems(profile: Profile) -> Iterator[Problem]:

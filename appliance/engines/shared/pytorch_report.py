@@ -1,6 +1,6 @@
 """Facts that vLLM and SGLang report in the same words, and the page that both have."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from appliance.domain.running_facts import DeclaredFact, Topic
@@ -13,7 +13,7 @@ from appliance.engines.shared.declared_facts import (
     thinking_facts,
 )
 from appliance.engines.shared.rendering import HF_SCHEME, model_named
-from appliance.engines.shared.self_report import PageReader, Reading, ReportPage
+from appliance.engines.shared.self_report import PageReader, Reading, ReportPage, spoken
 
 _SIXTEEN_BITS: Final = ("auto", "bf16", "bfloat16", "float16", "half")
 _EIGHT_BITS: Final = ("fp8", "fp8_e4m3")
@@ -52,6 +52,8 @@ def common_facts(
         yield stated(Topic.QUANTIZATION, "quantization", quantization, fails=False)
     if chat_template is not None:
         yield stated(Topic.CHAT_TEMPLATE, "chat_template", chat_template)
+    if profile.adapters:
+        yield stated(Topic.ADAPTERS, "adapters", _names(a.name for a in profile.adapters))
 
 
 def _model_list(page: str) -> Iterator[Reading]:
@@ -63,10 +65,23 @@ def _model_list(page: str) -> Iterator[Reading]:
         return
     yield from reader.number(Topic.CONTEXT, first, "max_model_len")
     yield from reader.word(Topic.MODEL, first, "root", words=model_words)
+    rows = listed if isinstance(listed, list) else []
+    yield spoken(Topic.ADAPTERS, "/v1/models", _names(filter(None, map(_adapter, rows))))
+
+
+def _adapter(row: object) -> str | None:
+    """Return the name of the adapter that an entry is; None: a model, which belongs to no other."""
+    members = row if isinstance(row, dict) else {}
+    name = members.get("id")
+    return name if isinstance(name, str) and isinstance(members.get("parent"), str) else None
+
+
+def _names(names: Iterable[str]) -> str:
+    return ", ".join(sorted(names)) or "none"
 
 
 MODEL_LIST: Final = ReportPage(path="/v1/models", read=_model_list)
-"""Page with context and model."""
+"""Page with context, model and adapters."""
 
 
 def model_words(text: str) -> tuple[str, ...]:

@@ -329,7 +329,7 @@ class Exchange:
         if upstream is None or upstream.routed is not routed:
             upstream = relay.renew_upstream(routed)
         body: bytes | Pieces = self._body
-        changes = upstream.modelless_changes if self._model is None else upstream.changes
+        changes = upstream.changes.get(self._model, upstream.other_changes)
         if self._plain and (changes.others or changes.name != self._model):
             # Most bodies stay as they are: the engine knows the model by the name that clients send.
             self._document = JsonBody(self._body, plain=(self._model, self.streams))

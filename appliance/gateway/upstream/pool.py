@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import deque
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Final
@@ -157,7 +158,7 @@ class Upstream:
         "drained",
         "head_lines",
         "in_flight",
-        "modelless_changes",
+        "other_changes",
         "pool",
         "routed",
         "writes",
@@ -176,10 +177,13 @@ class Upstream:
         self.routed = routed
         self.head_lines = own_head_lines(routed)
         """Return the header lines that every request to the engine begins with."""
-        self.changes: BodyChanges = _body_changes(routed, routed.engine_name)
-        """Changes of a body that names a model."""
-        self.modelless_changes: BodyChanges = _body_changes(routed, None)
-        """Changes of a body that names no model."""
+        self.changes: Mapping[str | None, BodyChanges] = {
+            name: _body_changes(routed, engine_name)
+            for name, engine_name in (*routed.engine_names.items(), (None, None))
+        }
+        """Changes of a body by the model that it names; None: it names none."""
+        self.other_changes: BodyChanges = _body_changes(routed, routed.engine_name)
+        """Changes of a body that names a model by another name than the engine's."""
 
     def renew(self, routed: Routed) -> None:
         """Use a profile that was applied anew."""

@@ -45,6 +45,9 @@ def file_findings(applied: Applied, facts: ProfileFacts) -> Iterator[PreflightFi
         yield refuse(f"model file damaged: {facts.model_problem}")
     if facts.draft is Presence.MISSING:
         yield refuse(f"draft model missing: {applied.draft_path}")
+    for adapter in applied.adapters:
+        if adapter.name in facts.missing_adapters:
+            yield refuse(f"adapter missing: {adapter.name}: {adapter.path}")
     if facts.engine is Presence.MISSING:
         file = applied.source_path.rpartition("/")[2]
         yield refuse(f"engine not found: {applied.binary}: install it or correct {file}")

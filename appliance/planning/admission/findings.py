@@ -98,6 +98,8 @@ class ProfileFacts:
     """Phrase that says how the model is seen to be damaged; empty: no damage is known."""
     draft: Presence = Presence.PRESENT
     """Presence of the draft model."""
+    missing_adapters: tuple[str, ...] = ()
+    """Names of adapters that do not exist."""
     engine: Presence = Presence.PRESENT
     port_user: str | None = None
     """User whose process listens on the profile's port; None: no process does."""

@@ -76,6 +76,10 @@ class OptionPlacement:
         self.extra: list[DraftArgument] = []
         self.fates: list[Disposition] = []
         self.served: list[str] = []
+        self.adapters: Mapping[str, str] = {}
+        """Paths of adapters by name."""
+        self.adapter_rank = 0
+        """Highest rank of an adapter; 0: not said."""
         self.model = Argument(text="")
         """Model as the options name it; empty: they do not."""
         self.total_ctx: int | None = None

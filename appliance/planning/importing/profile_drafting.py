@@ -46,6 +46,7 @@ _TOP_ORDER: Final = (
         "binary",
         "model",
         "served",
+        "adapters",
         "port",
         "gpus",
         "ctx",
@@ -56,7 +57,9 @@ _TOP_ORDER: Final = (
 )
 _LLAMA: Final = "llama-server"
 _DEFAULT_PORTS: Final = {_LLAMA: 8080, "vllm": 8000, "sglang": 30000}
-_SEVERAL: Final = frozenset({"--served-model-name", "--lora-modules", "--device-ids"})
+_SEVERAL: Final = frozenset(
+    {"--served-model-name", "--lora-modules", "--lora-paths", "--device-ids"}
+)
 _MOST_SERVED: Final = 64
 _MOST_DESCRIPTION: Final = 200
 _DEFAULT_BATCH: Final = 2048
@@ -97,6 +100,7 @@ class _Drafting:
         name = self._name()
         self._place_program()
         self._place_served(name)
+        self._place_adapters()
         self._place_port()
         self._place_gpus()
         self._place_capacity()
@@ -205,6 +209,16 @@ class _Drafting:
                 f"was {', '.join(changed)}" if changed and self._server.engine != "sglang" else ""
             )
             self._set("served", good, note)
+
+    def _place_adapters(self) -> None:
+        rank = {"rank": self._placed.adapter_rank} if self._placed.adapter_rank else {}
+        rows = [
+            {"name": name, "path": path, **rank}
+            for given, path in self._placed.adapters.items()
+            if (name := _served_name(given))
+        ]
+        if rows:
+            self._set("adapters", rows)
 
     def _place_port(self) -> None:
         wanted = self._command.published_port or self._placed.port

@@ -15,10 +15,11 @@ from appliance.planning.importing.option_placement import (
 )
 from appliance.planning.importing.option_reading import EngineOption
 from appliance.planning.importing.option_values import HF_REPOSITORY, json_table, whole_number
-from appliance.planning.importing.server_command import DispositionKind
+from appliance.planning.importing.server_command import Argument, DispositionKind
 
 _ALL_LAYERS: Final = 99
 """Number of layers from which people mean all of them."""
+_RANK: Final = "--max-lora-rank"
 _HF_OPTIONS: Final = frozenset({"--hf-repo", "-hf", "-hfr"})
 _DEVICE_NAME: Final = re.compile(r"\A(?:CUDA|ROCm|Vulkan|SYCL|HIP)")
 _SIXTEEN_BITS: Final = {"float16": "f16", "half": "f16", "bfloat16": "bf16"}
@@ -47,6 +48,29 @@ def _place_served(placement: OptionPlacement, option: EngineOption, _typed: Type
     names = [name for word in option.values for name in word.text.split(",") if name]
     placement.served = list(dict.fromkeys([*names, *placement.served]))
     placement.keep(option, "served")
+
+
+def _place_adapters(placement: OptionPlacement, option: EngineOption, typed: TypedOption) -> None:
+    """Place adapters, written ``name=path``, as JSON or as a path alone, and the highest of their ranks."""
+    if typed.flag.names[0] == _RANK:
+        placement.adapter_rank = whole_number(option.value) or 0
+    elif option.values:
+        placed = [_adapter(placement, word) for word in option.values]
+        if lost := [path for _, path in placed if not path.is_known]:
+            placement.tell(option, DispositionKind.DROPPED, lost[0].note)
+            return
+        placement.adapters = {name: path.text for name, path in placed}
+    placement.keep(option, "adapters")
+
+
+def _adapter(placement: OptionPlacement, word: Argument) -> tuple[str, Argument]:
+    values = json_table(word.text) or {}
+    name, _, path = word.text.partition("=")
+    name = str(values.get("name", values.get("lora_name", name)))
+    path = str(values.get("path", values.get("lora_path", path or name)))
+    if HF_REPOSITORY.match(path):
+        return name, replace(word, text=f"hf:{path}")
+    return name, placement.paths.located(replace(word, text=path))
 
 
 def _place_ctx(placement: OptionPlacement, option: EngineOption, _typed: TypedOption) -> None:
@@ -259,6 +283,7 @@ def _place_draft_json(
 SPECIAL: Final[Mapping[str, SpecialPlacement]] = {
     "model": _place_model,
     "served": _place_served,
+    "adapters": _place_adapters,
     "ctx": _place_ctx,
     "parallel": _place_parallel,
     "kv": _place_kv,

@@ -19,7 +19,7 @@ from appliance.domain.model_headers import (
     Safetensors,
     Unread,
 )
-from appliance.domain.profile import Abilities, Applied, Need, WarmUp
+from appliance.domain.profile import Abilities, Adapter, Applied, Need, WarmUp
 from appliance.domain.spec import Problem, Profile
 from appliance.domain.spelling import spelled
 from appliance.engines import ENGINES
@@ -111,6 +111,14 @@ def compile_applied(
         assume_free=profile.need.assume_free,
         speculative=profile.speculative is not None,
         draft_path=_draft_path(profile, hf_home),
+        adapters=tuple(
+            Adapter(
+                name=adapter.name,
+                engine_name=engine.adapter_name(profile, adapter.name),
+                path=model_path(adapter.path, hf_home) or adapter.path,
+            )
+            for adapter in profile.adapters
+        ),
         tools=engine.tools(profile) if profile.tools is None else profile.tools,
         abilities=abilities_of(profile, found.weights),
         context_tokens=found.context_tokens,

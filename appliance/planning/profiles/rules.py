@@ -9,13 +9,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import Final
 
-from appliance.domain.profile import Catalogue
+from appliance.domain.profile import Catalogue, is_pattern
 from appliance.domain.spec import Problem, Profile
 from appliance.engines import ENGINES
 from appliance.engines.shared.refused_arguments import VARIABLE_FAMILIES, VARIABLES
 from appliance.engines.shared.rendering import HF_SCHEME
 from appliance.planning.profiles.compilation import claim_of, warm_up_problems
 from appliance.planning.profiles.request_handling import handling_problems
+from appliance.planning.routing.model_names import covers
 from appliance.planning.units.override_values import is_data_path, is_foreign_unit
 from appliance.planning.units.overrides import refusal
 
@@ -74,6 +75,24 @@ def _model(profile: Profile) -> Iterator[Problem]:
         text = f'"{model}" is neither an absolute path nor hf:owner/name'
         hint = f' nor "{engine.packaged_model}"' if engine.packaged_model else ""
         yield Problem(where=("model",), text=text + hint)
+
+
+def _adapters(profile: Profile) -> Iterator[Problem]:
+    """Find adapters that a request could not be meant for: another name, or a pattern, has theirs."""
+    patterns = [name for name in profile.served if is_pattern(name)]
+    taken = {*profile.models, profile.name}
+    for place, adapter in enumerate(profile.adapters):
+        where = ("adapters", place, "name")
+        if adapter.name in taken:
+            text = f'"{adapter.name}" is already a name of this profile: choose another'
+            yield Problem(where=where, text=text)
+        for pattern in (one for one in patterns if covers(one, adapter.name)):
+            text = (
+                f'"{pattern}" covers the adapter {adapter.name}: whoever misspells it would be answered by the '
+                "model without it: narrow the pattern"
+            )
+            yield Problem(where=("served", profile.served.index(pattern)), text=text)
+        taken.add(adapter.name)
 
 
 def _binary(profile: Profile) -> Iterator[Problem]:
@@ -135,6 +154,7 @@ _ENGINES_KEYS: Final = (_ALL_KEYS | ENGINES.keys()) - _NO_ENGINES_KEYS
 RULES: Final[Sequence[tuple[Callable[[Profile], Iterable[Problem]], frozenset[str]]]] = (
     (_endpoint, frozenset({"port", "socket"})),
     (_model, frozenset({"model"})),
+    (_adapters, frozenset({"adapters", "served"})),
     (_binary, frozenset({"binary"})),
     (_need, frozenset({"gpus", "need"})),
     (_order, frozenset({"order"})),
@@ -164,6 +184,11 @@ def collisions(
     for name in sorted(profiles):
         for problem in _reserved(profiles[name], reserved):
             found.setdefault(name, []).append(problem)
+        for place, adapter in enumerate(profiles[name].adapters):
+            if adapter.name in profiles:
+                text = f'"{adapter.name}" is the profile {adapter.name}: choose another name'
+                problem = Problem(where=("adapters", place, "name"), text=text)
+                found.setdefault(name, []).append(problem)
     claims = {name: claim_of(profile) for name, profile in profiles.items()}
     settled = {
         name

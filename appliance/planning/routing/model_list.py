@@ -9,6 +9,7 @@ field               who reads it
 ``status.failed``   clients of llama-server's router, whose value for a failed model is unloaded
 ``meta.n_ctx``      clients of llama-server
 ``context_length``  clients of OpenRouter and its likes
+``max_model_len``   clients of vLLM, as ``parent``: the model of an adapter, null of a model
 ``name``            Open WebUI
 ``type`` …          clients of Anthropic's API: ``type``, ``display_name``, ``created_at``
 ``profile`` …       ours: ``profile``, ``served``, ``state``, ``on_request``
@@ -91,6 +92,7 @@ def _entry(name: str, profile: Routed, state: State) -> Entry:
         "object": "model",
         "created": card.created_unix_s,
         "owned_by": "appliance",
+        "parent": profile.engine_name if name in profile.adapters else None,
         "name": name,
         "type": "model",
         "display_name": name,
@@ -103,7 +105,11 @@ def _entry(name: str, profile: Routed, state: State) -> Entry:
         "on_request": profile.on_request,
     }
     if card.context_tokens is not None:
-        entry |= {"context_length": card.context_tokens, "meta": {"n_ctx": card.context_tokens}}
+        entry |= {
+            "context_length": card.context_tokens,
+            "max_model_len": card.context_tokens,
+            "meta": {"n_ctx": card.context_tokens},
+        }
     return entry
 
 

@@ -19,13 +19,12 @@ from itertools import islice
 from typing import Final
 
 from appliance.domain.gateway import Key, ModelCard, Refusal, Routed, Standing, State
-from appliance.domain.profile import Applied
+from appliance.domain.profile import Applied, is_pattern, plain_names
 from appliance.planning.routing import refusals
 from appliance.planning.wording import closest
 
 DEFAULT: Final = "default"
 _WILDCARD: Final = re.compile(r"[*?]")
-_PATTERN_CHARACTERS: Final = frozenset("*?[")
 _MOST_LISTED: Final = 20
 _LONGEST_QUOTE: Final = 100
 _LONGEST_MEANT: Final = 64
@@ -43,11 +42,16 @@ def routed(applied: Applied, engine_key: str | None = None) -> Routed:
         applied: As it is installed.
         engine_key: What the engine wants as a bearer token; None: nothing.
     """
-    names = (*(s for s in applied.served if not set(s) & _PATTERN_CHARACTERS), applied.name)
+    names = plain_names(applied.served, applied.name)
     return Routed(
         name=applied.name,
-        served=applied.served,
+        served=applied.names,
         engine_name=names[0],
+        engine_names={
+            **{name: name for name in names},
+            **{adapter.name: adapter.engine_name for adapter in applied.adapters},
+        },
+        adapters=frozenset(adapter.name for adapter in applied.adapters),
         endpoint=applied.endpoint,
         exclusive=bool(applied.claim.devices),
         set_parameters=applied.handling.set_parameters,
@@ -94,7 +98,7 @@ class ModelDirectory:
         patterns: dict[str, list[str]] = {}
         for name in sorted(catalogue):
             for served in dict.fromkeys(catalogue[name].served):
-                group = patterns if _WILDCARD.search(served) else names
+                group = patterns if is_pattern(served) else names
                 group.setdefault(served, []).append(name)
         # No other profile can serve a profile's own name.
         self._names = {n: tuple(p) for n, p in names.items()} | {n: (n,) for n in catalogue}
@@ -204,6 +208,11 @@ def _not_active(profile: Routed, state: State) -> Refusal:
 
 def may_use(key: Key | None, profile: str) -> bool:
     return key is None or key.profiles is None or profile in key.profiles
+
+
+def covers(pattern: str, name: str) -> bool:
+    """Tell whether a served pattern matches a name."""
+    return _compile_pattern(pattern, ()).expression.fullmatch(name) is not None
 
 
 def _compile_pattern(text: str, profiles: tuple[str, ...]) -> _Pattern:

@@ -247,7 +247,7 @@ def _profile_row(
         description=applied.description,
         engine=applied.engine,
         model=applied.model,
-        served=list(applied.served),
+        served=list(applied.names),
         endpoint=endpoint_of(applied),
         claim=sorted(applied.claim.devices),
         state=state,

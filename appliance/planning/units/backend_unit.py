@@ -160,7 +160,7 @@ def _after(spec: UnitSpec) -> tuple[str, ...]:
 def _required_paths(spec: UnitSpec) -> tuple[str, ...]:
     """Return the paths whose file systems must be mounted before a start."""
     applied = spec.applied
-    paths = (applied.model_path, applied.draft_path, applied.binary)
+    paths = (applied.model_path, *applied.companions, applied.binary)
     own = [path for path in paths if path and path.startswith("/")]
     return tuple(dict.fromkeys([*own, *spec.profile.order.mounts]))
 

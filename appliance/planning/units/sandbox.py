@@ -180,8 +180,8 @@ def view_in(text: str) -> frozenset[str]:
 
 def opened(applied: Applied) -> tuple[str, ...]:
     """Return every path that leads to a file that the engine of `applied` opens."""
-    models = (path for path in (applied.model_path, applied.draft_path) if path)
-    return (*models, *applied.files, *applied.places)
+    model = () if applied.model_path is None else (applied.model_path,)
+    return (*model, *applied.companions, *applied.files, *applied.places)
 
 
 def is_concealed(path: str) -> bool:

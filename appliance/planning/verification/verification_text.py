@@ -22,6 +22,7 @@ _TITLES: Final[Mapping[str, str]] = {
     Topic.CHAT_TEMPLATE: "chat template",
     Topic.THINKING: "thinking",
     Topic.FLASH_ATTENTION: "attention",
+    Topic.ADAPTERS: "adapters",
     Topic.PATCH: "patch",
     Topic.BUILD: "build",
 }

@@ -353,3 +353,36 @@ def test_an_engine_has_the_options_of_no_other() -> None:
     """The options of a profile are those of its engine; anything else is a mistake in the code."""
     with pytest.raises(TypeError, match="x: vllm has no SglangOptions"):
         options_of(SglangOptions, profile("vllm", ""))
+
+
+ADAPTERS = (
+    'adapters = [{ name = "sql", path = "/l/sql" }, { name = "de", path = "hf:a/b", rank = 48 }]\n'
+)
+
+
+@pytest.mark.parametrize(
+    ("engine", "keys", "arguments"),
+    [
+        (
+            "vllm",
+            ADAPTERS,
+            "--enable-lora --lora-modules sql=/l/sql de=a/b --max-lora-rank 64",
+        ),
+        (
+            "vllm",
+            'adapters = [{ name = "sql", path = "/l/sql", rank = 16 }]\n',
+            "--enable-lora --lora-modules sql=/l/sql",
+        ),
+        ("sglang", ADAPTERS, "--enable-lora --lora-paths sql=/l/sql de=a/b"),
+    ],
+)
+def test_adapters_are_loaded_under_their_names(engine: str, keys: str, arguments: str) -> None:
+    """Of vLLM ranks above 16 need a limit of its own list; SGLang reads them itself."""
+    assert added(engine, keys) == arguments
+
+
+@pytest.mark.parametrize(("engine", "model"), [("vllm", "sql"), ("sglang", "m:sql")])
+def test_an_adapter_is_asked_for_by_its_engines_rule(engine: str, model: str) -> None:
+    """SGLang takes the adapter from behind a colon; to vLLM an adapter is a model."""
+    one = profile(engine, ADAPTERS + 'served = ["m"]\n')
+    assert ENGINES[engine].adapter_name(one, "sql") == model

@@ -9,15 +9,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from appliance.adapters.profile_files.loading import parse_profile
 from appliance.domain.running_facts import ReportedFact, SelfDescription, Topic
 from appliance.engines import ENGINES
 from appliance.engines.shared.rendering import hf_cache_path, model_named
 from appliance.engines.shared.self_report import version_words
+from appliance.planning.verification.declaration import declared_facts
+from appliance.planning.verification.fact_comparison import compare
 from appliance.planning.verification.self_description import (
     log_description,
     page_description,
     report_pages,
 )
+from tests.fakes.profile_texts import MINIMAL
 from tests.fakes.profiles import applied
 from tests.fakes.self_reports import (
     Settings,
@@ -27,6 +31,7 @@ from tests.fakes.self_reports import (
     pages_of,
     sglang_pages,
     vllm_log,
+    vllm_pages,
 )
 
 PLAIN = Settings(model="/models/x.gguf", ctx=8192, slots=2, kv="q8_0", thinking=False)
@@ -155,6 +160,7 @@ def test_vllm_tells_by_pages_and_log() -> None:
     assert told == {
         Topic.CONTEXT: "4096",
         Topic.MODEL: "/models/x",
+        Topic.ADAPTERS: "none",
         Topic.KV: "fp8_e4m3",
     }
     assert values(log("vllm", vllm_log(setting))) == {
@@ -211,6 +217,23 @@ def test_arguments_as_text_are_read_too() -> None:
     info["default_chat_template_kwargs"] = '{"enable_thinking": true}'
     pages = {**sglang_pages(Settings(model="/m")), "/server_info": json.dumps(info)}
     assert values(described("sglang", pages))[Topic.THINKING] == "on"
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+@pytest.mark.parametrize("listed", [["sql"], ["sql", "de"]])
+def test_adapters_are_those_with_a_parent(engine: str, listed: list[str]) -> None:
+    """An adapter that the engine does not list differs from the profile that declares it."""
+    pages = dict((vllm_pages if engine == "vllm" else sglang_pages)(Settings(model="/m")))
+    models = json.loads(pages["/v1/models"])
+    models["data"] += [{"id": name, "root": "/l", "parent": "m"} for name in listed]
+    told = described(engine, {**pages, "/v1/models": json.dumps(models)})
+    text = (
+        MINIMAL[engine] + "adapters = [{ name = 'sql', path = '/l' }, { name = 'de', path = '/k' }]"
+    )
+    declared = declared_facts(parse_profile("m", text.encode()))
+    verified = compare([one for one in declared if one.topic is Topic.ADAPTERS], told)
+    assert len(verified.agreeing) == (len(listed) == 2)
+    assert [one.reported.text for one in verified.failing] == ["sql"] * (len(listed) == 1)
 
 
 def test_older_servers_do_not_tell_of_drafts() -> None:

@@ -8,11 +8,19 @@ from pathlib import Path
 import pytest
 
 from appliance.adapters.files.access import follow, read_access
-from appliance.adapters.files.presence import draft_presence
-from appliance.domain.profile import Applied
-from appliance.planning.admission.engine_files import access_findings
-from appliance.planning.admission.findings import AccessFacts, Level, Node, Presence, Use, Walk
-from appliance.planning.units.sandbox import Sight, sight_of, view_in, view_of
+from appliance.adapters.files.presence import draft_presence, missing_adapters
+from appliance.domain.profile import Adapter, Applied
+from appliance.planning.admission.engine_files import access_findings, file_findings
+from appliance.planning.admission.findings import (
+    AccessFacts,
+    Level,
+    Node,
+    Presence,
+    ProfileFacts,
+    Use,
+    Walk,
+)
+from appliance.planning.units.sandbox import Sight, opened, sight_of, view_in, view_of
 from tests.fakes.unit_specs import made
 
 PROFILE = made("m", "cpu", engine="llama-server", model="/srv/m.gguf", model_path="/srv/m.gguf")
@@ -291,6 +299,27 @@ def test_a_draft_model_is_followed_and_checked(tmp_path: Path) -> None:
     assert draft_presence(profile) is Presence.PRESENT
     assert draft_presence(replace(profile, draft_path=f"{tmp_path}/none")) is Presence.MISSING
     assert draft_presence(PROFILE) is Presence.PRESENT
+
+
+def test_adapters_are_followed_and_checked(tmp_path: Path) -> None:
+    """An adapter is a directory beside the model; the engine reads its files wherever links lead."""
+    real = tmp_path / "real"
+    real.mkdir()
+    (real / "adapter_model.safetensors").write_bytes(b"")
+    (tmp_path / "sql").symlink_to(real)
+    adapters = tuple(
+        Adapter(name=name, engine_name=name, path=f"{tmp_path}/{name}") for name in ("sql", "none")
+    )
+    profile = replace(PROFILE, adapters=adapters, user="nobody")
+    assert str(real) in follow(profile, [], []).places
+    assert {f"{tmp_path}/sql", f"{tmp_path}/none"} <= {*opened(profile)}
+    facts = read_access(profile, tmp_path)
+    assert facts is not None
+    read = {walk.nodes[-1].path for walk in facts.walks if walk.use is Use.READ}
+    assert str(real / "adapter_model.safetensors") in read
+    assert missing_adapters(profile) == ("none",)
+    (finding,) = file_findings(profile, ProfileFacts(missing_adapters=("none",)))
+    assert finding.text == f"adapter missing: none: {tmp_path}/none"
 
 
 def test_the_ways_are_as_the_file_system_has_them(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -11,8 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from appliance.domain.gateway import Routed, Standing, State
-from appliance.domain.profile import Endpoint
+from appliance.domain.profile import Adapter, Endpoint
 from appliance.gateway.keys import KeyRing
+from appliance.planning.routing.body_changes import LONG_BYTES
+from appliance.planning.routing.model_names import routed
 from appliance.planning.routing.origin_policy import OriginPolicy
 from tests.fakes.engine_server import (
     CHUNKED,
@@ -23,6 +26,7 @@ from tests.fakes.engine_server import (
     chunk,
     sized,
 )
+from tests.fakes.unit_specs import made
 from tests.unit.gateway.relay.rig import get, post, rigged
 from tests.waiting import settle
 
@@ -139,6 +143,55 @@ async def test_forms() -> None:
         rig.table.take(serving("whisper"))
         assert (await rig.ask(head.encode() + form)).status == 200
         assert rig.engine.heard[0].body == form.replace(b"whisper-1", b"w")
+
+
+def form_request(model: str) -> bytes:
+    """Return an upload of a sound that names a model."""
+    form = (
+        f'--b\r\nContent-Disposition: form-data; name="model"\r\n\r\n{model}\r\n'
+        '--b\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\n\0\r\n--b--\r\n'
+    )
+    return (
+        "POST /v1/audio/transcriptions HTTP/1.1\r\nHost: a\r\nContent-Length: "
+        f"{len(form)}\r\nContent-Type: multipart/form-data; boundary=b\r\n\r\n{form}"
+    ).encode()
+
+
+LONG = "x" * (LONG_BYTES + 1)
+
+
+def requests_for(model: str) -> list[bytes]:
+    """Return requests in every API, in bodies of every size and form, that name a model."""
+    return [
+        form_request(model),
+        post({"model": model, "input": "x"}, path="/v1/embeddings"),
+        post({"model": model, "prompt": LONG}, path="/v1/completions"),
+        post({"model": model, "nested": {"model": "x"}}, path="/v1/messages"),
+        *(post({"model": model}, path=path) for path in ("/v1/chat/completions", "/v1/responses")),
+    ]
+
+
+async def test_a_name_that_the_engine_knows_reaches_it() -> None:
+    """Of all names only patterns, the profile's own and `default` become the engine's first."""
+    applied = replace(
+        made("box", "gpu-0", served=("m1", "alias-*", "m2")),
+        adapters=(
+            Adapter(name="sql", engine_name="sql", path="/a"),
+            Adapter(name="de", engine_name="m1:de", path="/b"),
+        ),
+    )
+    arrivals = {
+        **{name: name for name in ("m1", "m2", "sql")},
+        "de": "m1:de",
+        **dict.fromkeys(("alias-x", "box", "default"), "m1"),
+    }
+    async with rigged(answering(sized(b"{}")), profile=routed(applied)) as rig:
+        rig.table.take(serving("box"))
+        for asked, arriving in arrivals.items():
+            for request, expected in zip(requests_for(asked), requests_for(arriving), strict=True):
+                assert (await rig.ask(request)).status == 200
+                body = rig.engine.heard[-1].body
+                assert body == expected.partition(b"\r\n\r\n")[2], (asked, request[:60])
 
 
 @pytest.mark.parametrize("path", ["/tokenize", "/v1/files"])

@@ -104,7 +104,8 @@ def test_other_paths_are_mapped_or_told() -> None:
     assert values(draft)["env.CACHE"] == "/srv/c"
     assert values(draft)["env.X"] == "/home/ana/z"
     assert values(draft)["env.PLAIN"] == "1"
-    assert extra_words(draft) == ["--lora-modules", "l=/srv/l", "--download-dir", "/srv/d"]
+    assert values(draft)["adapters"] == [{"name": "l", "path": "/srv/l"}]
+    assert extra_words(draft) == ["--download-dir", "/srv/d"]
     dropped = fates(draft, DispositionKind.DROPPED)
     assert "copy it to the host" in dropped["--tokenizer /opt/t"]
     assert "copy it to the host" in dropped["--chat-template /opt/c"]

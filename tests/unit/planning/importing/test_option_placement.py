@@ -127,6 +127,19 @@ def test_keys_of_llama_server(options: str, key: str, value: object) -> None:
             {"top_k": 20},
         ),
         ("--max-num-batched-tokens 8K", "vllm.max_batched_tokens", 8192),
+        (
+            "--enable-lora --max-lora-rank 64 --lora-modules sql=./sql de=a/b",
+            "adapters",
+            [
+                {"name": "sql", "path": "/srv/box/sql", "rank": 64},
+                {"name": "de", "path": "hf:a/b", "rank": 64},
+            ],
+        ),
+        (
+            """--lora-modules '{"name": "sql", "path": "/m/sql", "base_model_name": "x"}'""",
+            "adapters",
+            [{"name": "sql", "path": "/m/sql"}],
+        ),
     ],
 )
 def test_keys_of_vllm(options: str, key: str, value: object) -> None:
@@ -144,6 +157,7 @@ def test_keys_of_vllm(options: str, key: str, value: object) -> None:
         ("--speculative-num-steps 5 --speculative-num-draft-tokens 6", "speculative.tokens", 5),
         ("--speculative-algorithm NEXTN", "speculative.method", "NEXTN"),
         ("--served-model-name A", "served", ["A"]),
+        ("--lora-paths sql=/m/sql --tp 2", "adapters", [{"name": "sql", "path": "/m/sql"}]),
     ],
 )
 def test_keys_of_sglang(options: str, key: str, value: object) -> None:

@@ -127,9 +127,30 @@ def test_an_entry_has_the_card_of_its_model() -> None:
     known, unknown = entries["a"], entries["b"]
     assert (known["created"], known["created_at"]) == (1_795_392_000, "2026-11-23T00:00:00Z")
     assert (known["context_length"], known["meta"]) == (32768, {"n_ctx": 32768})
+    assert known["max_model_len"] == 32768
     assert known["capabilities"] == {"tools": True, "vision": False}
     assert unknown["capabilities"] == {}
-    assert not {"context_length", "meta"} & unknown.keys()
+    assert not {"context_length", "max_model_len", "meta"} & unknown.keys()
+
+
+def test_an_adapter_names_the_model_that_it_belongs_to() -> None:
+    """`parent` is the model, as in vLLM's list; it is there, and null, of a model as well."""
+    box = Routed(
+        name="box",
+        served=("qwen", "q-*", "sql"),
+        engine_name="qwen",
+        endpoint=Endpoint(port=1),
+        adapters=frozenset({"sql"}),
+    )
+    directory = ModelDirectory({"box": box})
+    listed = json.loads(encode_model_list(directory, State(committed=("box",))))["data"]
+    assert {entry["id"]: entry["parent"] for entry in listed} == {
+        **dict.fromkeys(("box", "default", "qwen")),
+        "sql": "qwen",
+    }
+    found = encode_model("sql", directory, State())
+    assert isinstance(found, bytes)
+    assert json.loads(found)["parent"] == "qwen"
 
 
 @pytest.mark.parametrize("unix_s", [-1, 0, 253402300799, 1 << 62])
