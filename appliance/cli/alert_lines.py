@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from appliance.cli.terminal import Style, Terminal
-from appliance.presentation.alert_texts import alert_text, alerts_of, subject_name
+from appliance.presentation.alert_texts import alert_severity, alert_text, alerts_of, subject_name
 from appliance.protocol.json_values import Json, text_in
 
 TYPE_CHECKING = False
@@ -35,4 +35,4 @@ def other_alert_lines(
 
 
 def _status_line(alert: Json, text: str, terminal: Terminal) -> str:
-    return f"alert   {terminal.paint(text, STYLES.get(text_in(alert, 'severity'), Style.PLAIN))}"
+    return f"alert   {terminal.paint(text, STYLES.get(alert_severity(alert), Style.PLAIN))}"

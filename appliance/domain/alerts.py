@@ -129,6 +129,12 @@ class Finding:
     """Severity where it is not the rule's own."""
     is_proven: bool = False
     """Whether this one look is enough to fire, whatever the rule's counts are."""
+    is_final: bool = False
+    """Whether what the alert is about is gone, so that this one `GOOD` look ends it, flapping or not."""
+    over: str = ""
+    """Phrase of the end after the subject's name: ``was stopped``; empty: the rule's own."""
+    read_s: float | None = None
+    """Time of the reading that it judges; two looks at one reading count as one. None: that of the look."""
 
 
 class AlertPhase(StrEnum):
@@ -180,6 +186,10 @@ class Transition:
     """User that acked or silenced; empty: nobody did."""
     reason: str = ""
     """Reason why nobody is told (``silenced``, ``inhibited by switch-stuck``), or that of a silence."""
+    over: str = ""
+    """Phrase of its end, as of `Finding`; empty: the rule's own, or it goes on."""
+    ended_unix_s: float | None = None
+    """Time since which its subject is well; None: it is not."""
     delivered: bool = True
     """Whether outbox rows were made for it."""
 

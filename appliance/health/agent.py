@@ -92,6 +92,10 @@ class QualityWatch(ProfileWatch, Protocol):
         """Share of canaries that passed lately; None: none ran."""
 
     @property
+    def last_round_unix_s(self) -> float | None:
+        """Time of the last round of canaries since the start; None: none was."""
+
+    @property
     def is_lost(self) -> bool:
         """Whether a loss of quality is reported that has not ended."""
 
@@ -221,7 +225,9 @@ class HealthAgent:
             serves = profile is not None and profile.serving
             if serves or watched.speed.last_probe_unix_s is not None:
                 found[name] = replace(
-                    watched.speed.report(), quality_pass_rate=watched.quality.pass_rate
+                    watched.speed.report(),
+                    quality_pass_rate=watched.quality.pass_rate,
+                    last_canaries_unix_s=watched.quality.last_round_unix_s,
                 )
         return found
 

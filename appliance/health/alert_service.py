@@ -283,11 +283,16 @@ class AlertService:
         return None if result is None else UrlAnswer(is_up=result.up, detail=result.detail)
 
     async def _gpus(self) -> BoxGpus | None:
+        """Return the GPUs, their reading as old on the clock of the looks as it is."""
         document = await self._sources.ask_gpus()
         try:
-            return None if document is None else from_json(BoxGpus, document)
+            found = None if document is None else from_json(BoxGpus, document)
         except JsonValueError:
             return None
+        if found is None or self._trial is None:
+            return found
+        age_s = self._machine.monotonic_s() - found.taken_s
+        return replace(found, taken_s=self._trial.monotonic_s() - age_s)
 
     def circumstances(self, look: BoxLook) -> AlertCircumstances:
         """Return what explains alerts at a look; messages are tried at once when our network is back."""

@@ -64,6 +64,8 @@ class SpeedReport:
     or the engine does not tell."""
     quality_pass_rate: float | None = None
     """Share of canaries that passed lately; None: none ran."""
+    last_canaries_unix_s: float | None = None
+    """Time of the last round of canaries since the agent's start; None: none was."""
     silence: str = ""
     """Sentence about a time without a valid probe that has become too long; empty: it has not."""
     trouble: str = ""

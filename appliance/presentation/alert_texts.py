@@ -33,12 +33,32 @@ def moment(unix_s: float, now: float) -> str:
 
 
 def alert_text(alert: Json, now: float) -> str:
-    """Return an alert without its subject: ``#A17 slow: 27 tok/s (was 41), since 04:10 (35 min), sent 04:12``."""
+    """Return an alert without its subject: ``#A17 slow: 27 tok/s (was 41), since 04:10 (35 min), sent 04:12``.
+
+    One that comes and goes says so, and while its subject is well since when:
+    ``#A4 comes and goes: down: restarting, serves again since 03:46 (10 min), sent 03:44``.
+    """
     since = number_in(alert, "since_unix_s") or number_in(alert, "fired_unix_s")
-    parts = [f"#{text_in(alert, 'alert')} {text_in(alert, 'fact') or text_in(alert, 'rule')}"]
-    if since is not None:
+    ended = number_in(alert, "ended_unix_s")
+    flaps = "comes and goes: " if alert.get("flapping") is True else ""
+    fact = text_in(alert, "fact") or text_in(alert, "rule")
+    parts = [f"#{text_in(alert, 'alert')} {flaps}{fact}"]
+    if ended is not None:
+        over = text_in(alert, "over") or "well"
+        parts.append(f"{over} since {moment(ended, now)} ({age(now - ended)})")
+    elif since is not None:
         parts.append(f"since {moment(since, now)} ({age(now - since)})")
     return ", ".join([*parts, _delivery_of(alert, now)])
+
+
+def alert_severity(alert: Json) -> str:
+    """Return the severity that an alert has now: ``info`` while its subject is well."""
+    return "info" if number_in(alert, "ended_unix_s") is not None else text_in(alert, "severity")
+
+
+def alert_glyph(alert: Json) -> str:
+    """Return the sign before an alert: ``≈`` where it comes and goes."""
+    return "≈" if alert.get("flapping") is True else "▼"
 
 
 def _delivery_of(alert: Json, now: float) -> str:

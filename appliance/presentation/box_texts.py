@@ -55,7 +55,8 @@ def header(document: StatusDocument) -> str:
     parts = [document["host"], *_memory(document["memory"] or {}), _supervisor(document)]
     section = document.get("alerts")
     if section is not None:
-        parts.append(f"alerts {len(section['alerts']) + section['left_off']}")
+        well = sum(one.get("ended_unix_s") is not None for one in section["alerts"])
+        parts.append(f"alerts {len(section['alerts']) + section['left_off'] - well}")
     return " · ".join(parts)
 
 

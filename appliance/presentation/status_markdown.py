@@ -9,7 +9,13 @@ from collections.abc import Iterable, Sequence
 from appliance.planning.status.document import AlertSection, ProfileRow, StatusDocument
 from appliance.planning.status.speed_row import DECODE, band_text, rate_text, speed_row
 from appliance.planning.wording import joined
-from appliance.presentation.alert_texts import alert_text, delivery_line, silence_text, subject_name
+from appliance.presentation.alert_texts import (
+    alert_severity,
+    alert_text,
+    delivery_line,
+    silence_text,
+    subject_name,
+)
 from appliance.presentation.box_texts import header, mark_text
 from appliance.presentation.clock_times import utc_second
 from appliance.protocol.json_values import Json, objects_in, text_in
@@ -83,7 +89,7 @@ def _alerts(section: AlertSection | None, now: float) -> Iterable[str]:
         return
     rows = [
         (
-            text_in(alert, "severity"),
+            alert_severity(alert),
             f"{subject_name(text_in(alert, 'subject'))} {alert_text(alert, now)}",
             text_in(alert, "likely"),
             f"`{command}`" if (command := text_in(alert, "command")) else "",

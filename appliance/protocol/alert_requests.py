@@ -177,6 +177,8 @@ class AlertEvent(Record):
     likely: str = ""
     command: str = ""
     since_unix_s: float | None = None
+    over: str = ""
+    ended_unix_s: float | None = None
     by: str = ""
     reason: str = ""
     delivered: bool = False

@@ -21,6 +21,8 @@ def alert_answer(at_unix_s: float, **more: object) -> dict[str, object]:
         "command": "appliance status genesis",
         "since_unix_s": at_unix_s,
         "fired_unix_s": at_unix_s,
+        "ended_unix_s": None,
+        "over": "",
         "sent_unix_s": at_unix_s + 120,
         "acked_by": "",
         "acked_unix_s": None,

@@ -80,7 +80,8 @@ class AlertRounds:
 
     def pass_time(self, seconds: float, *, suspended: bool = False) -> None:
         """Turn the clocks on, without a look."""
-        self.now = Instant(
+        self.now = replace(
+            self.now,
             unix_s=self.now.unix_s + seconds,
             monotonic_s=self.now.monotonic_s + (0 if suspended else seconds),
             boot_s=self.now.boot_s + seconds,

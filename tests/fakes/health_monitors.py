@@ -95,6 +95,7 @@ class FakeQualityWatch(FakeProfileWatch):
     def __init__(self) -> None:
         super().__init__()
         self.pass_rate: float | None = None
+        self.last_round_unix_s: float | None = None
         self.is_lost = False
         self.trouble = ""
         self.changes: list[str] = []

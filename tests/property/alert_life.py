@@ -3,8 +3,10 @@
 The flags are kept a second time here, as the person knows them who sets them.
 
 Safety: nothing is told that a flag keeps back, no episode is told twice apart from reminders, no end is
-told without a fire, an ack does not outlast its episode, no silence outlasts its time. Liveness: what is
-bad for long, with nothing that keeps it back, has been told.
+told without a fire, an ack does not outlast its episode, no silence outlasts its time; a row says that its
+subject is well exactly while it does not fire. Liveness: what is bad for long, with nothing that keeps it
+back, has been told; after a time in which all is well every alert has ended, and whoever was told of one
+was told once of its end.
 """
 
 from dataclasses import replace
@@ -32,6 +34,7 @@ from appliance.planning.alerting.book.alert_book import (
     silence,
     unsilence,
 )
+from appliance.planning.alerting.book.alert_report import open_alerts
 from appliance.planning.alerting.book.alert_state import AlertKey
 from appliance.planning.alerting.watchdog_rules.snapshot import OperationLook
 from tests.fakes.alert_rounds import AlertRounds, finding
@@ -50,6 +53,8 @@ NEWS: Final = {
 }
 LONG_LOOKS: Final = 15
 """Looks after which something bad has been told: 60 s of grace, 30 s of linger, 3 looks, and some more."""
+REST_LOOKS: Final = 40
+"""Looks, 50 s apart, of 30 min and of a few minutes more."""
 WEEK_S: Final = 7 * 86400.0
 QUIET: Final = AlertPolicy(time_zone="UTC", quiet_from="22:00", quiet_to="07:00")
 
@@ -69,22 +74,35 @@ class AlertLife:
         self.open_looks = dict.fromkeys(KEYS, 0)
         """Looks in a row that were bad with nothing that keeps a message back."""
         self.good_looks = dict.fromkeys(KEYS, 0)
+        self.cancelled: set[str] = set()
+        """Alerts whose subject was retired: nobody is told of their end."""
 
     # --- what happens ----------------------------------------------------------------
 
-    def look(self, signs: dict[AlertKey, Sign], times: int = 1) -> None:
+    def look(self, signs: dict[AlertKey, Sign], times: int = 1, every_s: float = 10.0) -> None:
         """Look a number of times at the same signs."""
         found = [_finding(key, sign) for key, sign in signs.items()]
         for _ in range(times):
             self._set_circumstances()
-            evaluation = self.rounds.look(*found)
+            evaluation = self.rounds.look(*found, every_s=every_s)
             if self.in_operation:
-                self.operation_s += 10.0
+                self.operation_s += every_s
             for notice in evaluation.notices:
                 self._check_notice(notice)
+            self.cancelled.update(evaluation.cancelled)
             for key in KEYS:
                 self._check_key(key, signs.get(key, Sign.UNKNOWN))
             self._check_book()
+
+    def rest(self) -> None:
+        """Let everything be well for as long as it takes until nothing comes and goes."""
+        self.end_operation()
+        self.look(dict.fromkeys(KEYS, Sign.GOOD), REST_LOOKS, every_s=50.0)
+        assert not any(state.is_open for state in self.rounds.book.states.values())
+        assert open_alerts(self.rounds.book, {}) == ()
+        for alert, kinds in self.told.items():
+            ends = kinds.count(TransitionKind.RESOLVED)
+            assert ends == 1 or alert in self.cancelled, f"the end of {alert} is told {ends} times"
 
     def pause(self, seconds: float, *, suspended: bool) -> None:
         """Let time pass without a look."""
@@ -206,6 +224,13 @@ class AlertLife:
         book, unix_s = self.rounds.book, self.rounds.now.unix_s
         for one in book.silences:
             assert unix_s < one.until_unix_s <= unix_s + WEEK_S
+        for row in open_alerts(book, {}):
+            state = next(one for one in book.states.values() if one.alert == row.alert)
+            is_well = state.phase is not AlertPhase.FIRING
+            assert (row.ended_unix_s is not None, bool(row.over)) == (is_well, is_well)
+            if row.ended_unix_s is not None and state.phase is AlertPhase.OK:
+                assert (row.since_unix_s or 0) <= row.ended_unix_s <= unix_s
+            assert row.flapping or not is_well
         for state in book.states.values():
             if self.marks[state.subject.name] is Mark.RETIRED:
                 assert not state.is_open

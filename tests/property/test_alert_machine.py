@@ -64,6 +64,9 @@ class Alerts(RuleBasedStateMachine):
     def end_operation(self) -> None:
         self.life.end_operation()
 
+    def teardown(self) -> None:
+        self.life.rest()
+
 
 def live(seed: int) -> AlertLife:
     """Live through a random sequence; half of its steps are looks."""
@@ -90,6 +93,7 @@ def live(seed: int) -> AlertLife:
             case _:
                 signs = {key: random.choice(SIGNS) for key in KEYS}
                 life.look(signs, random.choice((1, 2, 3, 5, 16)))
+    life.rest()
     return life
 
 

@@ -122,6 +122,9 @@ class AlertStore:
         def write(db: sqlite3.Connection) -> Sequence[Transition]:
             self._book.write(db, book, memory, database.generation)
             outbox_table.cancel_alerts(db, evaluation.cancelled, now_unix_s=now_unix_s)
+            outbox_table.postpone_alerts(
+                db, evaluation.postponed, until_unix_s=evaluation.postponed_unix_s
+            )
             numbered = self._add_transitions(db, evaluation.transitions)
             numbers = dict(zip(evaluation.transitions, numbered, strict=True))
             rows: list[OutboxRow] = []

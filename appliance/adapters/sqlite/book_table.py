@@ -58,7 +58,9 @@ class BookTable:
         are: with every look on the disk, an idle box would write half a gigabyte a day.
         """
         book, stored = evaluation.book, self._stored
-        if evaluation.transitions or evaluation.notices or evaluation.cancelled:
+        if evaluation.transitions or evaluation.notices:
+            return False
+        if evaluation.cancelled or evaluation.postponed:
             return False
         if self._generation != generation or not (
             self._stored_unix_s <= now_unix_s < self._stored_unix_s + LAZY_S
@@ -144,7 +146,7 @@ def _has_news(state: AlertState, stored: AlertState) -> bool:
 
 
 def _without_counters(state: AlertState) -> AlertState:
-    return replace(state, signs="", signed_s=0.0, looked_s=0.0, same_s=0.0)
+    return replace(state, signs="", read_s=None, signed_s=0.0, looked_s=0.0, same_s=0.0)
 
 
 def _book_after_loss(db: sqlite3.Connection, states: Sequence[AlertState]) -> AlertBook:

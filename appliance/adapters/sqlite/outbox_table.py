@@ -20,6 +20,7 @@ _IS_SENT: Final = f"state = '{OutboxState.SENT}'"
 _IS_DEAD: Final = f"state = '{OutboxState.DEAD}'"
 _IS_QUEUED: Final = f"{WAITS} AND state = '{OutboxState.QUEUED}'"
 _CANCEL: Final = "UPDATE outbox SET state = ?, text = ?, settled_unix_s = ? WHERE"
+_POSTPONE: Final = "UPDATE outbox SET not_before_unix_s = max(not_before_unix_s, ?) WHERE"
 _BEGIN: Final = "UPDATE outbox SET state = ?, attempts = attempts + 1, tried_unix_s = ? WHERE id = ? AND state = ?"
 _SETTLE: Final = (
     "UPDATE outbox SET state = ?, text = ?, retry_unix_s = ?, settled_unix_s = ?"
@@ -73,6 +74,14 @@ def cancel_alerts(db: sqlite3.Connection, alerts: Collection[str], *, now_unix_s
     sql = f"{_CANCEL} alert = ? AND {_IS_QUEUED}"
     end = (OutboxState.CANCELLED, "no longer wanted", now_unix_s)
     db.executemany(sql, [(*end, alert) for alert in alerts])
+
+
+def postpone_alerts(
+    db: sqlite3.Connection, alerts: Collection[str], *, until_unix_s: float
+) -> None:
+    """Let what is queued of some alerts wait until a time."""
+    values = [(until_unix_s, alert) for alert in alerts]
+    db.executemany(f"{_POSTPONE} alert = ? AND {_IS_QUEUED}", values)
 
 
 def drop_rows(db: sqlite3.Connection, reasons: Mapping[int, str], *, now_unix_s: float) -> None:

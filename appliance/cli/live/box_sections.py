@@ -20,7 +20,13 @@ from appliance.planning.status.speed_row import (
     sparkline,
     speed_row,
 )
-from appliance.presentation.alert_texts import alert_text, moment, subject_name
+from appliance.presentation.alert_texts import (
+    alert_glyph,
+    alert_severity,
+    alert_text,
+    moment,
+    subject_name,
+)
 from appliance.presentation.box_texts import (
     STATE_GLYPHS,
     by_interest,
@@ -296,8 +302,9 @@ def alert_section_lines(
     """Return the lines on alerts that are not over, and what to do about each."""
     section = document.get("alerts")
     for alert in [] if section is None else section["alerts"]:
-        style = STYLES.get(text_in(alert, "severity"), Style.PLAIN)
-        text = f"▼ {subject_name(text_in(alert, 'subject'))} {alert_text(alert, now)}"
+        style = STYLES.get(alert_severity(alert), Style.PLAIN)
+        name = subject_name(text_in(alert, "subject"))
+        text = f"{alert_glyph(alert)} {name} {alert_text(alert, now)}"
         yield from wrapped(terminal.paint(text, style), columns, indent=2, most=2)
         if command := text_in(alert, "command"):
             yield cut(f"  {command}", columns)

@@ -11,6 +11,8 @@ from appliance.cli.failures import CliError
 from appliance.cli.health_questions import result_of
 from appliance.cli.terminal import Streams, Terminal
 from appliance.presentation.alert_texts import (
+    alert_glyph,
+    alert_severity,
     alert_text,
     delivery_line,
     moment,
@@ -147,8 +149,8 @@ def _list_lines(details: Json, out: Terminal, now: float) -> Iterable[str]:
 
 
 def _alert_lines(alert: Json, out: Terminal, now: float) -> Iterable[str]:
-    severity = text_in(alert, "severity")
-    title = f"▼ {severity:8} {subject_name(text_in(alert, 'subject'))} {alert_text(alert, now)}"
+    severity, name = alert_severity(alert), subject_name(text_in(alert, "subject"))
+    title = f"{alert_glyph(alert)} {severity:8} {name} {alert_text(alert, now)}"
     yield out.paint(title, STYLES.get(severity, ""))
     yield from (f"    {detail}" for detail in texts_in(alert, "details"))
     if likely := text_in(alert, "likely"):

@@ -160,6 +160,11 @@ class QualityMonitor:
         return self.report().pass_rate
 
     @property
+    def last_round_unix_s(self) -> float | None:
+        """Time of the last round since the start; None: none was."""
+        return self._last_round_unix_s
+
+    @property
     def is_lost(self) -> bool:
         """Whether a loss of quality is reported that has not ended."""
         return any(group.lost_unix_s is not None for group in self.report().groups)

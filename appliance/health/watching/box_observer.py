@@ -6,7 +6,7 @@ source                  what it tells                                       aske
 supervisor              marks, committed names, hold, operation, traffic    10 s, and told
 systemd                 units of backends, supervisor, gateway, watches     look
 gateway's lane          whether gateway and engines answer                  look, see there
-supervisor              GPUs, which only it may ask                         30 s, see there
+supervisor              GPUs, which only it may ask                         30 s, and after a start
 auditor                 listening sockets of other processes                15 s
 checker                 URLs of `[[watch]]`                                 each its own
 files                   installed units, file systems                       30 s, look
@@ -36,7 +36,12 @@ from appliance.health.watching.gpu_looks import foreign_pids, gpu_looks
 from appliance.health.watching.periodic_reading import PeriodicReading
 from appliance.health.watching.profile_looks import Observations, ProfileLooks
 from appliance.health.watching.watch_checks import WatchChecks
-from appliance.planning.alerting.watchdog_rules.snapshot import BoxLook, DiskLook, Listener
+from appliance.planning.alerting.watchdog_rules.snapshot import (
+    BoxLook,
+    DiskLook,
+    Listener,
+    ReadingKind,
+)
 from appliance.planning.speeds import SpeedReport
 
 _log = logging.getLogger(__name__)
@@ -133,6 +138,7 @@ class BoxObserver:
         self._serving: Mapping[str, CheckedEngine] = {}
         self._pids: Sequence[int] = ()
         self._profiles = ProfileLooks()
+        self._units_s = 0.0
         self._units = PeriodicReading("the units", self._units_now, clock)
         self._read_gpus = gpus
         self._gpus_every_s = _GPUS_EVERY_S
@@ -169,6 +175,7 @@ class BoxObserver:
             speeds=self._speeds(),
             quality_lost=self._quality_lost(),
             is_watched_since_boot=self._is_watched_since_boot(units),
+            units_s=self._units_s,
         )
         looks = None if units is None else {name: reading.look for name, reading in units.items()}
         return BoxLook(
@@ -189,15 +196,25 @@ class BoxObserver:
             watches=self._watches.looks(looks, urls, view.watch_marks),
             disks=disk_looks(self._directories),
             stores=tuple(self._stores()),
+            boot_id=self._clock.boot_id,
+            read_s={
+                ReadingKind.UNITS: self._units.read_s,
+                ReadingKind.STATUS: view.read_s,
+                ReadingKind.GPUS: self._gpus.read_s if gpus is None else gpus.taken_s,
+                ReadingKind.LISTENERS: self._listeners.read_s,
+                ReadingKind.FILES: self._drift.read_s,
+            },
         )
 
     async def _here(self) -> _Here:
         """Read the sources of this box; what is asked of engines and sockets follows from the others."""
+        has_begun = self._profiles.began_s > self._gpus.read_s
         units, gpus, drift = await asyncio.gather(
             self._units.latest(),
-            self._gpus.latest(every_s=self._gpus_every_s),
+            self._gpus.latest(every_s=0.0 if has_begun else self._gpus_every_s),
             self._drift.latest(),
         )
+        self._units_s = self._clock.monotonic_s()
         self._note_serving(units)
         self._pids = foreign_pids(gpu_looks(gpus))
         engines, listeners = await asyncio.gather(self._engines.latest(), self._listeners.latest())

@@ -49,6 +49,8 @@ class EngineAnswers:
     """Whether the gateway answers."""
     engines: Mapping[str, bool] = field(default_factory=dict)
     """Whether each engine answers, by profile; absent: not known."""
+    read_s: Mapping[str, float] = field(default_factory=dict)
+    """Times of these answers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,8 +89,12 @@ class EngineChecks:
             async with self._turn:
                 await self._ask({name: e for name, e in serving.items() if self._is_due(name)})
         now_s = self._clock.monotonic_s()
-        fresh = {n: a.answered for n, a in self._answers.items() if now_s - a.at_s < _STANDS_S}
-        return EngineAnswers(gateway=True, engines=fresh)
+        fresh = {n: a for n, a in self._answers.items() if now_s - a.at_s < _STANDS_S}
+        return EngineAnswers(
+            gateway=True,
+            engines={name: answer.answered for name, answer in fresh.items()},
+            read_s={name: answer.at_s for name, answer in fresh.items()},
+        )
 
     def _is_due(self, name: str) -> bool:
         last = self._answers.get(name)

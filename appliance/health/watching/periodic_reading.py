@@ -45,6 +45,11 @@ class PeriodicReading(Generic[T]):
         self._last_s = float("-inf")
         self._fault = ""
 
+    @property
+    def read_s(self) -> float:
+        """Time at which the last reading began; minus infinity: there was none."""
+        return self._last_s
+
     async def latest(self, *, every_s: float | None = None) -> T | None:
         """Return the reading of now, or the last one while it serves; None: it failed.
 

@@ -1,7 +1,9 @@
 """Looks at the profiles, put together from what was observed."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from math import inf
+from typing import Generic, TypeVar
 
 from appliance.adapters.systemd.unit_reader import UnitReading
 from appliance.domain.measurements import BoxGpus
@@ -12,11 +14,12 @@ from appliance.health.box_view import BoxView, ProfileView
 from appliance.health.watching.engine_checks import EngineAnswers
 from appliance.health.watching.gpu_looks import held_bytes, is_on_its_gpus, used_uuids
 from appliance.planning.alerting.watchdog_rules.desired_state import is_desired
-from appliance.planning.alerting.watchdog_rules.snapshot import ProfileLook, UnitLook
+from appliance.planning.alerting.watchdog_rules.snapshot import ProfileLook, ReadingKind, UnitLook
 from appliance.planning.speeds import SpeedReport
 from appliance.planning.status.stalls import Activity, Look, seen
 from appliance.protocol.sd_notify import is_patch_failure
 
+T = TypeVar("T")
 _SERVING = frozenset({ActiveState.ACTIVE, ActiveState.RELOADING})
 
 
@@ -36,6 +39,16 @@ class Observations:
     quality_lost: frozenset[str] = frozenset()
     is_watched_since_boot: bool = False
     """Whether the supervisor runs since the boot (`is_desired`)."""
+    units_s: float = 0.0
+    """Time at which the units were read."""
+
+
+@dataclass(frozen=True, slots=True)
+class _News(Generic[T]):
+    """Value that changes with each event, and the look that saw it first."""
+
+    value: T
+    seen_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +64,8 @@ class _Answers:
 class ProfileLooks:
     """Maker of the looks.
 
-    It remembers of each engine when it used a CPU last, what it had answered, and which GPUs it used.
+    It remembers of each engine when its process began and used a CPU last, what it had answered, which
+    GPUs it used, and when it was measured.
     """
 
     def __init__(self) -> None:
@@ -59,6 +73,14 @@ class ProfileLooks:
         self._uuids: dict[str, tuple[str, ...]] = {}
         """GPUs by profile: a driver that fails tells none, and its profiles are down for that."""
         self._answers: dict[str, _Answers] = {}
+        self._starts: dict[str, _News[tuple[int, float | None]]] = {}
+        """Process of each engine that serves, by main process and start."""
+        self._measured: dict[tuple[str, ReadingKind], _News[float | None]] = {}
+
+    @property
+    def began_s(self) -> float:
+        """Time of the last look that saw a process begin; minus infinity: none did."""
+        return max((start.seen_s for start in self._starts.values()), default=-inf)
 
     def looks(self, found: Observations, now_s: float) -> Mapping[str, ProfileLook]:
         """Return every applied profile."""
@@ -77,6 +99,15 @@ class ProfileLooks:
         self._answers = {
             name: _after(self._answers.get(name), view.answer_bytes, now_s)
             for name, view in found.view.profiles.items()
+        }
+        self._starts = {
+            name: _seen(self._starts.get(name), process, found.units_s)
+            for name in found.catalogue
+            if (process := _process(_reading(found, name))) is not None
+        }
+        self._measured = {
+            key: _seen(self._measured.get(key), unix_s, now_s, first_s=-inf)
+            for key, unix_s in _measurements(found)
         }
         return {
             name: self._look(applied, found, now_s)
@@ -111,7 +142,15 @@ class ProfileLooks:
             speed=found.speeds.get(name),
             quality_lost=name in found.quality_lost,
             gpus=self._uuids.get(name, ()),
+            began_s=self._starts[name].seen_s if name in self._starts else None,
+            read_s=self._read_s(name, found),
         )
+
+    def _read_s(self, name: str, found: Observations) -> Mapping[ReadingKind, float]:
+        """Return the times of the readings that are of one profile alone."""
+        own = {kind: one.seen_s for (of, kind), one in self._measured.items() if of == name}
+        answered_s = None if found.engines is None else found.engines.read_s.get(name)
+        return own if answered_s is None else {**own, ReadingKind.ANSWER: answered_s}
 
     def _answered_s(self, name: str, now_s: float) -> float | None:
         answers = self._answers.get(name)
@@ -123,6 +162,30 @@ class ProfileLooks:
         if reading is None or reading.cpu_s is None or activity is None:
             return None
         return activity.last.at_s - activity.active_s
+
+
+def _seen(
+    before: _News[T] | None, value: T, now_s: float, first_s: float | None = None
+) -> _News[T]:
+    """Return a value with the look that saw it first; `first_s` is that of one that nobody saw change."""
+    if before is not None and before.value == value:
+        return before
+    return _News(value, now_s if before is not None or first_s is None else first_s)
+
+
+def _process(reading: UnitReading | None) -> tuple[int, float | None] | None:
+    """Return what tells a process of a serving engine from others; None: it does not serve."""
+    if reading is None or reading.look.active not in _SERVING:
+        return None
+    return reading.look.main_pid, reading.look.active_since_unix_s
+
+
+def _measurements(
+    found: Observations,
+) -> Iterable[tuple[tuple[str, ReadingKind], float | None]]:
+    for name, report in found.speeds.items():
+        yield (name, ReadingKind.PROBE), report.last_valid_unix_s
+        yield (name, ReadingKind.CANARIES), report.last_canaries_unix_s
 
 
 def _after(before: _Answers | None, sent_bytes: int | None, now_s: float) -> _Answers:

@@ -102,6 +102,7 @@ class WatchChecks:
                 is_up=is_up,
                 detail=detail,
                 host="" if entry.url is None else urlsplit(entry.url).hostname or "",
+                read_s=self._urls[entry.name].read_s if entry.name in self._urls else None,
             )
             for entry in self._entries
             for is_up, detail in (_state(entry, units, urls),)

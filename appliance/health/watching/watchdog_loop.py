@@ -209,7 +209,7 @@ class Watchdog:
             now_unix_s=self._clock.unix_s(),
         )
         self.book = evaluation.book
-        if kept or evaluation.cancelled:
+        if kept or evaluation.cancelled or evaluation.postponed:
             for one in kept:
                 fields = transition_fields(one)
                 text = one.subject.text
@@ -222,6 +222,7 @@ class Watchdog:
             unix_s=self._clock.unix_s(),
             monotonic_s=self._clock.monotonic_s(),
             boot_s=self._clock.boot_s(),
+            boot_id=self._clock.boot_id,
         )
 
 

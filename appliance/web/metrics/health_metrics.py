@@ -56,10 +56,10 @@ def _add_alerts(families: MetricFamilies, section: Json) -> None:
     least = Severity.CRITICAL
     for alert in objects_in(section, "alerts"):
         word = text_in(alert, "severity")
-        if word in firing:
+        if word in firing and number_in(alert, "ended_unix_s") is None:
             least = Severity(word)
             firing[least] += 1
-    # The most severe come first, so that those without room are no more severe than the last.
+    # Those that fire come first, and of them the most severe, so that those without room are no more severe than the last.
     firing[least] += round(number_in(section, "left_off") or 0)
     for severity, count in firing.items():
         families.add(table.ALERTS_FIRING, count, severity)

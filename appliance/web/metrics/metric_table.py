@@ -317,7 +317,7 @@ GPU_ECC_ERRORS: Final = _counter(
 # --- alerts --------------------------------------------------------------------------
 
 ALERTS_FIRING: Final = _gauge(
-    "appliance_alerts_firing", "Number of alerts that are not over, by severity.", "severity"
+    "appliance_alerts_firing", "Number of alerts that fire, by severity.", "severity"
 )
 SILENCES: Final = _gauge("appliance_silences", "Number of silences in force.")
 OUTBOX_OLDEST: Final = _gauge(

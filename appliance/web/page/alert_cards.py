@@ -5,7 +5,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from appliance.planning.status.document import AlertSection
-from appliance.presentation.alert_texts import alert_text, silence_text, subject_name
+from appliance.presentation.alert_texts import (
+    alert_severity,
+    alert_text,
+    silence_text,
+    subject_name,
+)
 from appliance.protocol.json_values import Json, text_in, texts_in
 
 _SEVERITIES: Final = frozenset({"critical", "warning", "info"})
@@ -65,5 +70,5 @@ def _cards(section: AlertSection, now: float) -> Iterable[AlertCard]:
 
 def _severity(alert: Json) -> str:
     """Return the severity; another release's is none of the style sheet's classes."""
-    found = text_in(alert, "severity")
+    found = alert_severity(alert)
     return found if found in _SEVERITIES else "info"

@@ -9,6 +9,7 @@
 | firing | good often and long enough | ok; an ack ends | resolved | told, if they were told of the fire |
 | any | 4 firings and recoveries in 30 min | flapping besides | flapping | told once |
 | flapping | 30 min without a change | not flapping | resolved, if it is ok | told, as above |
+| any | what it is about is gone: its profile is stopped, the box was started anew | ok | resolved | told, as above |
 | any | subject is retired or removed | ok | cancelled, if it fired | never; unsent messages go |
 
 The rules' terms are in `alert_rules`, the counting of looks in `look_counting`, the gates in `delivery`.
@@ -37,7 +38,11 @@ from appliance.planning.alerting.book.alert_state import (
 from appliance.planning.alerting.book.alert_tables import STANDARD_TABLES, AlertTables
 from appliance.planning.alerting.book.book_clock import advance
 from appliance.planning.alerting.book.delivery import deliver
-from appliance.planning.alerting.book.episodes import cancel_ended_subjects, count_looks
+from appliance.planning.alerting.book.episodes import (
+    cancel_ended_subjects,
+    count_looks,
+    end_with_boot,
+)
 from appliance.planning.alerting.book.look_counting import forget_looks
 from appliance.planning.alerting.book.silences import end_silences, silence, unsilence
 
@@ -92,6 +97,8 @@ def evaluate(
     )
     end_silences(current)
     cancel_ended_subjects(current)
+    if step.has_booted:
+        end_with_boot(current)
     count_looks(current, findings)
     deliver(current, policy)
     return current.evaluation()

@@ -18,6 +18,8 @@ class Instant:
     """CLOCK_MONOTONIC, which stands still in a suspend."""
     boot_s: float
     """CLOCK_BOOTTIME, which goes on; both begin anew with a boot."""
+    boot_id: str = ""
+    """Kernel's name for this boot; empty: not known, and a clock that went back is a boot."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,3 +61,7 @@ class Evaluation:
     """Notices for the targets; the transition of each is in `transitions` too."""
     cancelled: tuple[str, ...] = ()
     """Alerts whose unsent messages are taken back, before the notices of this evaluation are queued."""
+    postponed: tuple[str, ...] = ()
+    """Alerts whose unsent messages are of an earlier boot: they wait until `postponed_unix_s`, by when
+    the alerts are judged anew."""
+    postponed_unix_s: float = 0.0

@@ -6,7 +6,7 @@ from typing import Final
 
 from appliance.domain.alerts import AlertRule, Severity, Subject, SubjectKind
 from appliance.planning.alerting.book.alert_state import AlertBook, AlertState
-from appliance.planning.alerting.messages.rule_words import command_for
+from appliance.planning.alerting.messages.rule_words import command_for, over_phrase
 
 _ORDER: Final = {severity: rank for rank, severity in enumerate(Severity)}
 
@@ -27,6 +27,10 @@ class AlertRow:
     command: str
     since_unix_s: float | None
     fired_unix_s: float | None
+    ended_unix_s: float | None
+    """Time since which its subject is well again, where it comes and goes; None: it fires."""
+    over: str
+    """Phrase about that, such as ``serves again``; empty: it fires."""
     sent_unix_s: float | None
     """Time at which the first target had the message; None: none has it."""
     acked_by: str
@@ -65,14 +69,23 @@ class DeliveryReport:
 
 
 def open_alerts(book: AlertBook, sent: Mapping[str, float]) -> tuple[AlertRow, ...]:
-    """Return the alerts that are not over, the most severe first, of one severity the oldest first.
+    """Return the alerts that are not over, those that fire first, then by severity and age.
 
     Args:
         book: The alert book.
         sent: Times at which the first target had the message about each alert, by its id.
     """
     rows = [alert_row(state, sent) for state in open_states(book)]
-    return tuple(sorted(rows, key=lambda row: (_ORDER[row.severity], row.fired_unix_s or 0.0)))
+    return tuple(
+        sorted(
+            rows,
+            key=lambda row: (
+                row.ended_unix_s is not None,
+                _ORDER[row.severity],
+                row.fired_unix_s or 0.0,
+            ),
+        )
+    )
 
 
 def open_states(book: AlertBook) -> Iterable[AlertState]:
@@ -81,7 +94,8 @@ def open_states(book: AlertBook) -> Iterable[AlertState]:
 
 
 def alert_row(state: AlertState, sent: Mapping[str, float]) -> AlertRow:
-    """Return the row of one state."""
+    """Return the row of one state; while its subject is well there is nothing to do."""
+    is_well = state.ended_unix_s is not None
     return AlertRow(
         alert=state.alert,
         subject=state.subject.text,
@@ -91,9 +105,11 @@ def alert_row(state: AlertState, sent: Mapping[str, float]) -> AlertRow:
         fact=state.fact,
         details=state.details,
         likely=state.likely,
-        command=command_for(state.rule, state.subject, state.command),
+        command="" if is_well else command_for(state.rule, state.subject, state.command),
         since_unix_s=state.since_unix_s,
         fired_unix_s=state.fired_unix_s,
+        ended_unix_s=state.ended_unix_s,
+        over=over_phrase(state.rule, state.over) if is_well else "",
         sent_unix_s=sent.get(state.alert),
         acked_by=state.acked_by,
         acked_unix_s=state.acked_unix_s,

@@ -25,6 +25,8 @@ from appliance.planning.alerting.book.alert_state import (
 from appliance.planning.alerting.book.alert_tables import AlertTables
 
 _MARKED: Final = frozenset({SubjectKind.PROFILE, SubjectKind.WATCH})
+JUDGED_AFTER_BOOT_S: Final = 120.0
+"""Time after a boot by which what can be judged is: a minute of grace, and two looks at slow readings."""
 _FORGET_AT_ONCE: Final = 8
 """Part of the states that is forgotten when the book is full, so that this is done seldom."""
 
@@ -45,6 +47,7 @@ class AlertRound:
     transitions: list[Transition] = field(default_factory=list)
     notices: list[Notice] = field(default_factory=list)
     cancelled: list[str] = field(default_factory=list)
+    postponed: list[str] = field(default_factory=list)
 
     def terms_of(self, rule: AlertRule) -> AlertTerms:
         return self.tables.terms[rule]
@@ -123,6 +126,8 @@ class AlertRound:
             transitions=tuple(self.transitions),
             notices=tuple(self.notices),
             cancelled=tuple(self.cancelled),
+            postponed=tuple(self.postponed),
+            postponed_unix_s=self.clock.unix_s + JUDGED_AFTER_BOOT_S if self.postponed else 0.0,
         )
 
 
@@ -149,6 +154,8 @@ def transition_of(
         likely=state.likely,
         command=state.command,
         since_unix_s=state.since_unix_s,
+        over=state.over,
+        ended_unix_s=state.ended_unix_s,
         by=by,
         reason=reason,
         delivered=delivered,

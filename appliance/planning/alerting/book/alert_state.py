@@ -57,6 +57,10 @@ class AlertState:
     command: str = ""
     since_unix_s: float | None = None
     fired_unix_s: float | None = None
+    ended_unix_s: float | None = None
+    """Time since which its subject is well; None: it fires, or never did."""
+    over: str = ""
+    """Phrase of its end; empty: the rule's own, or it fires."""
     told: bool = False
     """Whether targets were told of the episode: only then are they told that it is over."""
     told_severity: Severity | None = None
@@ -80,6 +84,8 @@ class AlertState:
     """Reminders whose time has come."""
     signs: str = ""
     """Last looks, ``b`` or ``g``, the newest last."""
+    read_s: float | None = None
+    """Time of the reading that the last bad look judged; None: it was of the look itself."""
     signed_s: float = 0.0
     """Time from which the newest of `signs` counts."""
     looked_s: float = 0.0
@@ -147,6 +153,7 @@ class BookClock:
     unix_s: float
     monotonic_s: float
     boot_s: float
+    boot_id: str = ""
     book_s: float = 0.0
     """Clock of the book."""
     grace_until_s: float = 0.0

@@ -26,13 +26,15 @@ class ClockStep:
 
     clock: BookClock
     has_gap: bool = False
+    has_booted: bool = False
 
 
 def advance(last: BookClock | None, now: Instant, grace_s: float = GRACE_S) -> ClockStep:
     """Return the clock of the book at an evaluation; `last` is that of the one before."""
     if last is None:
         return ClockStep(clock=_clock(now, book_s=0.0, grace_until_s=0.0))
-    has_booted = now.boot_s < last.boot_s
+    is_named = bool(now.boot_id and last.boot_id)
+    has_booted = now.boot_id != last.boot_id if is_named else now.boot_s < last.boot_s
     slept_s = (now.boot_s - now.monotonic_s) - (last.boot_s - last.monotonic_s)
     passed_s = max(0.0, now.unix_s - last.unix_s) if has_booted else now.boot_s - last.boot_s
     book_s = last.book_s + passed_s
@@ -43,6 +45,7 @@ def advance(last: BookClock | None, now: Instant, grace_s: float = GRACE_S) -> C
     return ClockStep(
         clock=_clock(now, book_s=book_s, grace_until_s=grace_until_s),
         has_gap=is_new_start or passed_s > _LONGEST_GAP_S,
+        has_booted=has_booted,
     )
 
 
@@ -51,6 +54,7 @@ def _clock(now: Instant, *, book_s: float, grace_until_s: float) -> BookClock:
         unix_s=now.unix_s,
         monotonic_s=now.monotonic_s,
         boot_s=now.boot_s,
+        boot_id=now.boot_id,
         book_s=book_s,
         grace_until_s=grace_until_s,
     )

@@ -88,7 +88,7 @@ class _Delivery:
             state = replace(state, flapping=False, flapping_told=False)
         if not state.is_open:
             return self._over(state, change)
-        wish = self._wish(state, change)
+        wish = self._wish(state)
         held, reason = self._held(state, wish or TransitionKind.REMINDED)
         is_told = wish is not None and held is None
         if change is not None and not (is_told and change in {wish, TransitionKind.CHANGED}):
@@ -102,13 +102,16 @@ class _Delivery:
             state = replace(state, gate=held, reason=reason, due_unix_s=due)
         return state
 
-    def _wish(self, state: AlertState, change: TransitionKind | None) -> TransitionKind | None:
-        """Return what targets should be told of an alert that is open; None: nothing new."""
+    def _wish(self, state: AlertState) -> TransitionKind | None:
+        """Return what targets should be told of an alert that is open; None: nothing new.
+
+        Who was told that it fires is told that it comes and goes, if not at the change then once no gate
+        holds it: else the last word is that it fires.
+        """
         is_firing = state.phase is AlertPhase.FIRING
         is_news = is_firing and not state.is_recovering
         if state.flapping and not state.flapping_told:
-            has_changed = state.told and change is not None
-            return TransitionKind.FLAPPING if is_news or has_changed else None
+            return TransitionKind.FLAPPING if is_news or state.told else None
         if not is_firing:
             return None
         if not state.told:

@@ -6,8 +6,9 @@ from typing import Final
 
 from appliance.domain.alerts import AlertPhase, Finding, Sign, TransitionKind
 from appliance.planning.alerting.book.alert_round import AlertRound
+from appliance.planning.alerting.book.alert_rules import EndedBy
 from appliance.planning.alerting.book.alert_state import AlertKey, AlertState
-from appliance.planning.alerting.book.look_counting import count_look, is_more_severe
+from appliance.planning.alerting.book.look_counting import count_look, end_look, is_more_severe
 
 _SIGN_RANKS: Final = {Sign.UNKNOWN: 0, Sign.GOOD: 1, Sign.BAD: 2}
 
@@ -29,6 +30,18 @@ def cancel_ended_subjects(current: AlertRound) -> None:
             current.keep(fresh)
 
 
+def end_with_boot(current: AlertRound) -> None:
+    """End the alerts about what a boot has ended; messages about the others wait until they are judged."""
+    for state in list(current.states.values()):
+        if not state.is_open:
+            continue
+        if EndedBy.BOOT in current.terms_of(state.rule).ends:
+            current.changes[state.key] = TransitionKind.RESOLVED
+            current.keep(end_look(state, "ended with a boot", current.clock))
+        else:
+            current.postponed.append(state.alert)
+
+
 def count_looks(current: AlertRound, findings: Sequence[Finding]) -> None:
     """Let each finding change the phase of its state."""
     for key, finding in _one_each(findings).items():
@@ -46,11 +59,17 @@ def count_looks(current: AlertRound, findings: Sequence[Finding]) -> None:
         after = count_look(before, finding, current.terms_of(finding.rule), current.clock)
         if after is before:
             continue
-        current.keep(_with_phase_change(current, before, after))
+        current.keep(_with_phase_change(current, before, after, is_final=finding.is_final))
 
 
-def _with_phase_change(current: AlertRound, before: AlertState, after: AlertState) -> AlertState:
+def _with_phase_change(
+    current: AlertRound, before: AlertState, after: AlertState, *, is_final: bool
+) -> AlertState:
     """Return the state with what follows from its change of phase or severity."""
+    if is_final:
+        if before.is_open:
+            current.changes[after.key] = TransitionKind.RESOLVED
+        return after
     was_firing, is_firing = (one.phase is AlertPhase.FIRING for one in (before, after))
     if is_firing and not was_firing:
         current.changes[after.key] = TransitionKind.FIRED

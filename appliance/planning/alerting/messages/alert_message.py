@@ -29,7 +29,7 @@ from appliance.domain.alerts import (
     TransitionKind,
 )
 from appliance.domain.amounts import age, duration
-from appliance.planning.alerting.messages.rule_words import RULE_WORDS, command_for
+from appliance.planning.alerting.messages.rule_words import command_for, over_phrase
 
 MOST_TITLE: Final = 100
 _MOST_LINE: Final = 240
@@ -37,6 +37,8 @@ _MOST_ROWS: Final = 12
 """Alerts that a message about several of them names."""
 _LATE_S: Final = 90.0
 """Age from which a message says that it is late: grouping and a first retry take less."""
+_STABLE_S: Final = 300.0
+"""Time from an end to the message about it from which on that says so: an alert that came and went."""
 _MOST_SEQUENCE_ID: Final = 64
 """Limit of ntfy."""
 _FOREIGN: Final = re.compile(r"[^A-Za-z0-9_-]+")
@@ -124,7 +126,7 @@ def title_of(transition: Transition, host: str) -> str:
     fact = _flat(transition.fact) or transition.rule.value
     match transition.kind:
         case TransitionKind.RESOLVED:
-            phrase = RULE_WORDS[transition.rule].over
+            phrase = over_phrase(transition.rule, transition.over)
         case TransitionKind.FLAPPING:
             phrase = f"comes and goes: {fact}"
         case TransitionKind.REMINDED:
@@ -176,17 +178,29 @@ def _body(transition: Transition, rendering: Rendering) -> Sequence[str]:
     else:
         found.append(details)
         found.append(f"Likely: {transition.likely}" if transition.likely else "")
-    if not resolved:
-        found += [f"Do: {command_of(transition)}", f"Runbook: {runbook_of(transition.rule)}"]
+        is_well = transition.ended_unix_s is not None
+        found.append("" if is_well else f"Do: {command_of(transition)}")
+        found.append(f"Runbook: {runbook_of(transition.rule)}")
     return [_clipped(_flat(line), _MOST_LINE) for line in found if line]
 
 
 def _circumstances(transition: Transition, rendering: Rendering) -> str:
     """Return the line that says where and since when."""
     since_s, now_s = _since_s(transition), rendering.now_unix_s
+    ended_s = transition.ended_unix_s
     if transition.kind is TransitionKind.RESOLVED:
-        span = f"{rendering.clock(since_s)} to {rendering.clock(transition.unix_s)}"
-        parts = [rendering.host, f"{span} ({age(transition.unix_s - since_s)})"]
+        ended_s = transition.unix_s if ended_s is None else ended_s
+        since_s = min(since_s, ended_s)
+        span = f"{rendering.clock(since_s)} to {rendering.clock(ended_s)}"
+        parts = [rendering.host, f"{span} ({age(ended_s - since_s)})"]
+        if transition.unix_s - ended_s >= _STABLE_S:
+            parts.append(f"stable for {age(transition.unix_s - ended_s)}")
+    elif ended_s is not None:
+        over = over_phrase(transition.rule, transition.over)
+        parts = [
+            rendering.host,
+            f"{over} since {rendering.clock(ended_s)} ({age(now_s - ended_s)})",
+        ]
     else:
         parts = [rendering.host, f"since {rendering.clock(since_s)} ({age(now_s - since_s)})"]
     due_s = transition.unix_s if rendering.due_unix_s is None else rendering.due_unix_s

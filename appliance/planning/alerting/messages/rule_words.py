@@ -65,6 +65,11 @@ RULE_WORDS: Final[Mapping[AlertRule, RuleWords]] = {
 """Words by rule; docs/runbooks.md has the rest."""
 
 
+def over_phrase(rule: AlertRule, over: str) -> str:
+    """Return the phrase about the end of an alert: its own, or its rule's where that is empty."""
+    return over or RULE_WORDS[rule].over
+
+
 def command_for(rule: AlertRule, subject: Subject, command: str) -> str:
     """Return the command that a person types next: the finding's own, or its rule's where that is empty."""
     return command or RULE_WORDS[rule].command.replace("NAME", subject.name).rstrip()

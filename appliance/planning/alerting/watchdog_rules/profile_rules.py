@@ -8,6 +8,7 @@ from appliance.domain.alerts import AlertRule, Finding, Sign
 from appliance.domain.amounts import duration, size_of_total
 from appliance.domain.observed import ActiveState
 from appliance.planning.alerting.watchdog_rules.serving_state import (
+    GIVEN_UP,
     ServingState,
     is_out,
     serving_sign,
@@ -23,8 +24,6 @@ from appliance.planning.alerting.watchdog_rules.watchdog_rule import (
     signed,
 )
 
-_GIVEN_UP: Final = "start-limit-hit"
-"""Result of a unit that systemd starts no more, after too many starts (systemd.unit(5))."""
 _MOST_DRIFT: Final = 3
 
 
@@ -65,7 +64,7 @@ def _down_words(profile: ProfileLook, state: ServingState, waited_s: float) -> s
         return "it crashed, and loads again"
     if state in {ServingState.LOADING, ServingState.STOPPING}:
         return f"still {state} after {duration(waited_s)}"
-    if profile.unit is not None and profile.unit.result == _GIVEN_UP:
+    if profile.unit is not None and profile.unit.result == GIVEN_UP:
         return "it failed too often, and is not started again"
     return profile.state or (profile.unit.active if profile.unit else state)
 
@@ -101,7 +100,7 @@ def judge_crash_loops(look: BoxLook, memory: WatchdogMemory) -> Iterable[Finding
             yield signed(AlertRule.CRASH_LOOP, subject, is_good=None)
             continue
         count = restarts.get(unit.unit, 0)
-        has_given_up = unit.active is ActiveState.FAILED and unit.result == _GIVEN_UP
+        has_given_up = unit.active is ActiveState.FAILED and unit.result == GIVEN_UP
         if count < LOOP_RESTARTS and not has_given_up:
             yield good(AlertRule.CRASH_LOOP, subject)
             continue

@@ -6,7 +6,8 @@ requests in flight, and                                       finding
 no byte and no CPU time for 30 s                              bad
 the same, but a GPU of the profile works                      unknown, at most 120 s long
 no byte for 120 s, and all its GPUs have spun for 60 s        bad
-bytes or CPU time in the last 30 s                            good
+bytes or CPU time in the last 30 s, or its start in the last  good
+minute
 figures are missing                                           unknown
 ============================================================  =======
 
@@ -46,6 +47,8 @@ EXCUSED_S: Final = 120.0
 each launch, and a launch lasts seconds. A GPU that is shared may work for somebody else."""
 SPUN_S: Final = 60.0
 """Two readings of the GPUs, which are 30 s apart, and one more."""
+_YOUNG_S: Final = 2 * STALLED_AFTER_S
+"""Age of a process up to which it counts as well: two looks with a status document of its own."""
 _IDLE_SHARE: Final = 0.1
 _ENGINES: Final = frozenset({ServingState.SERVING, ServingState.BUSY, ServingState.DEAF})
 
@@ -69,7 +72,7 @@ def judge_progress(look: BoxLook, memory: WatchdogMemory) -> Iterable[Finding]:
                 since_unix_s=look.unix_s - (profile.quiet_s or 0.0),
                 command=f"appliance restart {profile.name}",
             )
-        elif _is_alive(profile):
+        elif _is_alive(profile) or _is_young(profile, look):
             yield good(_RULE, subject)
         else:
             yield signed(_RULE, subject, is_good=None)
@@ -97,6 +100,11 @@ def _is_alive(profile: ProfileLook) -> bool:
     owes = (profile.in_flight or 0) > 0
     signs = (profile.quiet_s if owes else None, profile.idle_s, profile.answered_s)
     return any(sign_s is not None and sign_s < STALLED_AFTER_S for sign_s in signs)
+
+
+def _is_young(profile: ProfileLook, look: BoxLook) -> bool:
+    """Tell whether the engine has begun so lately that a stall was that of the process before it."""
+    return profile.began_s is not None and look.monotonic_s - profile.began_s < _YOUNG_S
 
 
 def _works(gpu: GpuLook, memory: WatchdogMemory) -> bool:

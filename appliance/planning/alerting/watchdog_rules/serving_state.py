@@ -28,12 +28,22 @@ from typing import Final
 
 from appliance.domain.alerts import Sign
 from appliance.domain.observed import ActiveState
-from appliance.planning.alerting.watchdog_rules.snapshot import OperationLook, ProfileLook, UnitLook
+from appliance.planning.alerting.watchdog_rules.snapshot import (
+    BoxLook,
+    OperationLook,
+    ProfileLook,
+    UnitLook,
+)
 from appliance.planning.status.stalls import STALLED_AFTER_S
 
 LOADING_PATIENCE_S: Final = 900.0
 """Time for a load or a stop outside an operation, as at a boot: 40 GB of weights from a disk that reads
 100 MB/s take 400 s, and a load without progress is ended by its own deadline, after 300 s."""
+
+
+GIVEN_UP: Final = "start-limit-hit"
+"""Result of a unit that systemd starts no more, after too many starts (systemd.unit(5))."""
+_AT_REST: Final = frozenset({ActiveState.INACTIVE, ActiveState.FAILED})
 
 
 class ServingState(StrEnum):
@@ -132,6 +142,18 @@ def serving_sign(
     if state in _UNDER_WAY and waited_s >= LOADING_PATIENCE_S:
         return Sign.BAD
     return _SIGNS[state]
+
+
+def is_stopped(profile: ProfileLook, look: BoxLook) -> bool:
+    """Tell whether a profile is stopped, and should not serve: no process of it is left.
+
+    One that systemd has given up is stopped by nobody, but for a hold.
+    """
+    unit = profile.unit
+    if unit is None or profile.desired is not False:
+        return False
+    is_given_up = unit.active is ActiveState.FAILED and unit.result == GIVEN_UP
+    return unit.active in _AT_REST and (look.hold or not is_given_up)
 
 
 def is_out(profile: ProfileLook) -> bool | None:

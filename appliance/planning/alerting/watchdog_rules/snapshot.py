@@ -6,10 +6,35 @@ Where a figure comes from is said beside it; documents of people are no source. 
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 
+from appliance.domain.alerts import Subject, SubjectKind
 from appliance.domain.observed import ActiveState
 from appliance.domain.profile import Mark
 from appliance.planning.speeds import SpeedReport
+
+
+class ReadingKind(StrEnum):
+    """Kind of a reading of a look, which may be older than the look."""
+
+    UNITS = "units"
+    STATUS = "status"
+    """Status document of the supervisor."""
+    GPUS = "gpus"
+    LISTENERS = "listeners"
+    FILES = "files"
+    """Installed units."""
+    DISKS = "disks"
+    SCHEDULE = "schedule"
+    """Schedule of the probes."""
+    ANSWER = "answer"
+    """Answer of an engine on its health path."""
+    PROBE = "probe"
+    """Last valid probe of a profile."""
+    CANARIES = "canaries"
+    """Last round of canaries of a profile."""
+    WATCH = "watch"
+    """Answer of a `[[watch]]` entry."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +110,10 @@ class ProfileLook:
     """Whether a loss of quality is reported that has not ended."""
     gpus: tuple[str, ...] = ()
     """UUIDs of the GPUs that it claims."""
+    began_s: float | None = None
+    """Time of the first look that saw this process of its engine; None: it does not run."""
+    read_s: Mapping[ReadingKind, float] = field(default_factory=dict)
+    """Times of its own readings; one that is missing was made at the look."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,6 +208,8 @@ class WatchLook:
     """Phrase about what was wrong; never a part of an answer."""
     host: str = ""
     """Name or address of the machine of its URL; empty: it is a unit of this box."""
+    read_s: float | None = None
+    """Time at which its URL was asked; None: at the look, as a unit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,3 +248,16 @@ class BoxLook:
     disks: tuple[DiskLook, ...] = ()
     stores: tuple[str, ...] = ()
     """Sentences about stores that take no rows."""
+    boot_id: str = ""
+    """Kernel's name for this boot; empty: not known."""
+    read_s: Mapping[ReadingKind, float] = field(default_factory=dict)
+    """Times of the readings on the monotonic clock; one that is missing was made at the look."""
+
+    def read_at(self, reading: ReadingKind, subject: Subject) -> float | None:
+        """Return when what a rule judges of a subject was read; None: at this look."""
+        if subject.kind is SubjectKind.PROFILE and reading not in self.read_s:
+            profile = self.profiles.get(subject.name)
+            return None if profile is None else profile.read_s.get(reading)
+        if subject.kind is SubjectKind.WATCH:
+            return next((one.read_s for one in self.watches if one.name == subject.name), None)
+        return self.read_s.get(reading)

@@ -6,11 +6,13 @@ subject that is missing from the findings was not seen.
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
+from math import inf
 from typing import Final
 
 from appliance.domain.alerts import AlertRule, Finding, Sign, Subject, SubjectKind
 from appliance.domain.gateway import is_loopback
 from appliance.planning.alerting.book.alert_context import AlertCircumstances
+from appliance.planning.alerting.book.alert_rules import ALERT_TERMS, EndedBy, Since
 from appliance.planning.alerting.watchdog_rules import (
     box_rules,
     exposure_rules,
@@ -21,9 +23,15 @@ from appliance.planning.alerting.watchdog_rules import (
     speed_rules,
     vram_rules,
 )
-from appliance.planning.alerting.watchdog_rules.snapshot import BoxLook
+from appliance.planning.alerting.watchdog_rules.serving_state import is_stopped
+from appliance.planning.alerting.watchdog_rules.snapshot import BoxLook, ProfileLook
 from appliance.planning.alerting.watchdog_rules.watchdog_memory import WatchdogMemory, remember
-from appliance.planning.alerting.watchdog_rules.watchdog_rule import WatchdogRule, profile_subject
+from appliance.planning.alerting.watchdog_rules.watchdog_rule import (
+    WatchdogRule,
+    ended,
+    profile_subject,
+    unknown,
+)
 
 RULES: Final = (
     WatchdogRule(
@@ -165,8 +173,40 @@ def findings(
 ) -> tuple[Sequence[Finding], WatchdogMemory]:
     """Return what the rules find at a look, and the memory for the next one."""
     after = remember(look, memory)
-    found = [finding for rule in rules for finding in rule.judge(look, after)]
+    found = [
+        _that_counts(finding, look, after) for rule in rules for finding in rule.judge(look, after)
+    ]
     return found, replace(after, stalled=tuple(_stalled(found, frozenset(after.stalled))))
+
+
+def _that_counts(found: Finding, look: BoxLook, memory: WatchdogMemory) -> Finding:
+    """Return a finding, as far as what it is judged by counts (`ALERT_TERMS`)."""
+    terms = ALERT_TERMS[found.rule]
+    is_profile = found.subject.kind is SubjectKind.PROFILE
+    profile = look.profiles.get(found.subject.name) if is_profile else None
+    if EndedBy.STOP in terms.ends and profile is not None and is_stopped(profile, look):
+        return ended(found.rule, found.subject, "was stopped")
+    if found.sign is Sign.UNKNOWN:
+        return found
+    for evidence in terms.judged_by:
+        read_s = look.read_at(evidence.reading, found.subject)
+        if read_s is None:
+            continue
+        since_s = _since_s(evidence.since, profile, memory)
+        if look.monotonic_s - read_s > evidence.oldest_s or read_s < since_s:
+            return unknown(found.rule, found.subject)
+    first_s = look.read_at(terms.judged_by[0].reading, found.subject)
+    return found if first_s is None else replace(found, read_s=first_s)
+
+
+def _since_s(since: Since, profile: ProfileLook | None, memory: WatchdogMemory) -> float:
+    """Return the time before which a reading does not count."""
+    at_s = None
+    if since is Since.START and profile is not None:
+        at_s = profile.began_s
+    elif since is Since.OPERATION:
+        at_s = memory.operated_s
+    return -inf if at_s is None else at_s
 
 
 def _stalled(found: Iterable[Finding], before: Collection[str]) -> Iterable[str]:

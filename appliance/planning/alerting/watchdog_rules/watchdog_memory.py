@@ -10,6 +10,7 @@ from typing import Final, TypeVar
 
 from appliance.domain.names import GATEWAY_UNIT, SUPERVISOR_UNIT, unit_of
 from appliance.domain.observed import ActiveState
+from appliance.domain.operations import Kind
 from appliance.planning.alerting.watchdog_rules.snapshot import BoxLook, GpuError, GpuLook, UnitLook
 
 LOOP_WITHIN_S: Final = 600.0
@@ -61,6 +62,8 @@ class RestartRecord:
     """Count of the last look."""
     times_s: tuple[float, ...] = ()
     """Looks that found one restart more, oldest first."""
+    repair: int = 0
+    """Number of the last repair that started it; 0: none has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +84,9 @@ class WatchdogMemory:
     waits: tuple[ProfileWait, ...] = ()
     stalled: tuple[str, ...] = ()
     """Profiles whose engine made no progress, and has not been seen at work since."""
+    boot_id: str = ""
+    operated_s: float | None = None
+    """Last look at which an operation ran; None: none did."""
 
     def gpu(self, gpu: GpuLook) -> GpuRecord | None:
         """Return the record of a GPU; of one that does not tell its UUID, that of its index."""
@@ -97,7 +103,9 @@ class WatchdogMemory:
 
 def remember(look: BoxLook, before: WatchdogMemory) -> WatchdogMemory:
     """Return the memory with one more look."""
-    if look.monotonic_s < before.monotonic_s:
+    is_named = bool(look.boot_id and before.boot_id)
+    is_other = look.boot_id != before.boot_id
+    if is_other if is_named else look.monotonic_s < before.monotonic_s:
         before = WatchdogMemory(gpus=tuple(map(_after_boot, before.gpus)))
     return WatchdogMemory(
         monotonic_s=look.monotonic_s,
@@ -105,6 +113,8 @@ def remember(look: BoxLook, before: WatchdogMemory) -> WatchdogMemory:
         units=tuple(_restarts(look, {one.unit: one for one in before.units})),
         waits=tuple(_waits(look, {wait.profile: wait for wait in before.waits})),
         stalled=tuple(name for name in before.stalled if name in look.profiles),
+        boot_id=look.boot_id,
+        operated_s=before.operated_s if look.operation is None else look.monotonic_s,
     )
 
 
@@ -123,17 +133,40 @@ def _restarts(look: BoxLook, before: Mapping[str, RestartRecord]) -> Iterable[Re
         if name in kept and name not in found:  # systemd did not answer
             yield record
     for name, unit in found.items():
-        yield _restarted(unit, before.get(name), look.monotonic_s)
+        yield _restarted(unit, before.get(name), look.monotonic_s, _repair(look, name))
 
 
-def _restarted(unit: UnitLook, before: RestartRecord | None, now_s: float) -> RestartRecord:
-    """Return the record of a unit; a count that went back was begun anew by a start by hand."""
-    if before is None or unit.restarts < before.restarts:
-        return RestartRecord(unit=unit.unit, restarts=unit.restarts)
-    more = min(unit.restarts - before.restarts, _MOST_TIMES)
-    times_s = (*before.times_s, *[now_s] * more)[-_MOST_TIMES:]
+def _repair(look: BoxLook, unit: str) -> int:
+    """Return the number of the last repair that starts a unit, as far as a look tells; 0: none does."""
+    repairs = []
+    if look.operation is not None and look.operation.kind == Kind.REPAIR:
+        repairs.append((look.operation.id, look.operation.target))
+    if look.last_operation is not None and look.last_operation.kind == Kind.REPAIR:
+        repairs.append((look.last_operation.id, (look.last_operation.target,)))
+    return max((number for number, names in repairs if unit in map(unit_of, names)), default=0)
+
+
+def _restarted(
+    unit: UnitLook, before: RestartRecord | None, now_s: float, repair: int
+) -> RestartRecord:
+    """Return the record of a unit, with the restarts since the look before.
+
+    systemd begins to count anew with each start that is not its own, such as a repair after the gate
+    has refused a restart: the earlier ones stay, and the repair is one more.
+    """
+    if before is None:
+        return RestartRecord(unit=unit.unit, restarts=unit.restarts, repair=repair)
+    is_counted_anew = unit.restarts < before.restarts
+    more = unit.restarts - (0 if is_counted_anew else before.restarts)
+    more += repair > before.repair
+    times_s = (*before.times_s, *[now_s] * min(more, _MOST_TIMES))[-_MOST_TIMES:]
     recent_s = tuple(at_s for at_s in times_s if now_s - at_s < LOOP_WITHIN_S)
-    return RestartRecord(unit=unit.unit, restarts=unit.restarts, times_s=recent_s)
+    return RestartRecord(
+        unit=unit.unit,
+        restarts=unit.restarts,
+        times_s=recent_s,
+        repair=max(repair, before.repair),
+    )
 
 
 _UNDER_WAY: Final = frozenset({ActiveState.ACTIVATING, ActiveState.DEACTIVATING})

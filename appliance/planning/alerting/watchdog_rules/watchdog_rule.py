@@ -39,6 +39,11 @@ def good(rule: AlertRule, subject: Subject) -> Finding:
     return Finding(subject=subject, rule=rule, sign=Sign.GOOD)
 
 
+def ended(rule: AlertRule, subject: Subject, over: str) -> Finding:
+    """Return a finding of what is gone, with the phrase about that."""
+    return Finding(subject=subject, rule=rule, sign=Sign.GOOD, is_final=True, over=over)
+
+
 def unknown(rule: AlertRule, subject: Subject) -> Finding:
     return Finding(subject=subject, rule=rule, sign=Sign.UNKNOWN)
 

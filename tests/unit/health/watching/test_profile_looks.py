@@ -1,6 +1,7 @@
 """Looks at the profiles."""
 
 from dataclasses import replace
+from math import inf
 
 import pytest
 
@@ -13,7 +14,7 @@ from appliance.domain.profile import Mark
 from appliance.health.box_view import BoxView, ProfileView
 from appliance.health.watching.engine_checks import EngineAnswers
 from appliance.health.watching.profile_looks import Observations, ProfileLooks
-from appliance.planning.alerting.watchdog_rules.snapshot import ProfileLook, UnitLook
+from appliance.planning.alerting.watchdog_rules.snapshot import ProfileLook, ReadingKind, UnitLook
 from appliance.planning.speeds import SpeedReport
 from appliance.protocol.sd_notify import patch_failure
 from tests.fakes.profiles import applied, catalogue
@@ -91,6 +92,8 @@ def test_a_profile_is_put_together_from_every_source() -> None:
         speed=SpeedReport(profile="a"),
         quality_lost=True,
         gpus=("GPU-0",),
+        began_s=0.0,
+        read_s={ReadingKind.PROBE: -inf, ReadingKind.CANARIES: -inf},
     )
     b = looks["b"]
     assert (b.mark, b.desired, b.unit, b.answers, b.is_on_gpu, b.idle_s) == (

@@ -63,7 +63,7 @@ def test_a_state_is_bounded() -> None:
     state = rounds.state()
     assert state is not None
     assert len(json.dumps(asdict(state))) < 5000
-    assert len(state.signs) == 5
+    assert len(state.signs) <= 5
 
 
 def test_the_worst_of_two_findings_counts() -> None:

@@ -8,9 +8,10 @@ import pytest
 from appliance.domain.alerts import AlertRule, Sign
 from appliance.domain.observed import ActiveState
 from appliance.domain.profile import Mark
-from appliance.planning.alerting.watchdog_rules.snapshot import OperationLook
+from appliance.planning.alerting.watchdog_rules.snapshot import EndedOperation, OperationLook
 from tests.fakes.looks import (
     GIB,
+    NOW,
     box_look,
     later,
     looked,
@@ -177,15 +178,37 @@ def restarted(*counts: int, every_s: float = 10.0, **changes: Any) -> Any:
         ((0, 1, 2, 3), 300, GOOD),  # slower than 3 in 10 min
         ((0, 3, *[3] * 59), 10, BAD),
         ((0, 3, *[3] * 60), 10, GOOD),  # none for 10 min
-        ((0, 3, 0), 10, GOOD),  # started by hand
+        ((0, 3, 0), 10, BAD),  # counted anew from a start by hand or by a repair
+        ((0, 1, 0, 1, 0, 1), 10, BAD),
+        ((0, 2, 1), 10, BAD),
+        ((0, 2, 0, 0), 10, GOOD),
         ((0, 1000, 1001), 10, BAD),
     ],
 )
 def test_three_restarts_in_ten_minutes_are_a_crash_loop(
     counts: tuple[int, ...], every_s: float, sign: Sign
 ) -> None:
-    """Restarts are counted between looks; a start by hand begins anew."""
+    """Restarts are counted between looks, also where systemd begins to count anew."""
     assert restarted(*counts, every_s=every_s).sign is sign
+
+
+def test_repairs_are_restarts_of_a_crash_loop() -> None:
+    """An engine that the gate refuses to restart, and that repairs start, is in a crash loop."""
+    unit = profile_look(unit=unit_look(UNIT, restarts=1))
+    looks = [later(box_look(unit), 0.0)]
+    for number in (11, 12, 13):
+        repair = EndedOperation(
+            id=number,
+            kind="repair",
+            target="genesis",
+            outcome="done",
+            failed=False,
+            ended_unix_s=NOW,
+        )
+        looks += [later(box_look(unit, last_operation=repair), 11.0 * number)] * 2
+    assert of_rule(looked(looks), AlertRule.CRASH_LOOP)["profile:genesis"].sign is BAD
+    others = [replace(look, last_operation=box_look().last_operation) for look in looks]
+    assert of_rule(looked(others), AlertRule.CRASH_LOOP)["profile:genesis"].sign is GOOD
 
 
 def test_crash_loop_says_whether_systemd_goes_on() -> None:
