@@ -10,6 +10,7 @@ import socket
 import stat
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -17,17 +18,16 @@ from appliance.adapters.applied.manifest import is_edited
 from appliance.adapters.build_records import current_build
 from appliance.adapters.files.access import read_access
 from appliance.adapters.files.presence import (
+    ModelPresences,
     draft_presence,
     engine_presence,
     missing_adapters,
-    model_presence,
 )
 from appliance.adapters.gpus.reader import read_gpus
 from appliance.adapters.kernel.host_memory import group_memory, read_host_memory
 from appliance.adapters.kernel.processes import user_name
 from appliance.adapters.kernel.tcp_listeners import tcp_listeners
 from appliance.adapters.launch_files import admissions_in, read_run_report, refusals_in
-from appliance.adapters.model_files.reading import ModelChecks
 from appliance.domain.engine_build import EngineBuild
 from appliance.domain.memory import GpuMemory, GroupMemory, HostMemory
 from appliance.domain.names import unit_of
@@ -86,11 +86,14 @@ class LinuxHost:
         self._run_report = report
         self._margin_bytes = MARGIN_BYTES if margin_bytes is None else margin_bytes
         self._journal_timeout_s = journal_timeout_s
-        self._models = ModelChecks()
+        self._models = ModelPresences()
 
     async def facts(self, applied: Applied) -> ProfileFacts:
         """Return the facts for or against starting a profile."""
-        return await asyncio.to_thread(_facts, applied, self._models, self._unit_dir)
+        facts, (model, problem) = await asyncio.gather(
+            asyncio.to_thread(_facts, applied, self._unit_dir), self._models.of(applied)
+        )
+        return replace(facts, model=model, model_problem=problem)
 
     async def build(self, applied: Applied, *, certain: bool = False) -> EngineBuild | None:
         """Return the build of a profile's engine, as it was last asked; None: not since it was replaced.
@@ -210,11 +213,8 @@ async def _gpus(*, with_holders: bool = False) -> GpuMemory:
     return await asyncio.to_thread(read_gpus, with_holders=with_holders)
 
 
-def _facts(applied: Applied, models: ModelChecks, unit_dir: Path) -> ProfileFacts:
-    model, problem = model_presence(applied, models)
+def _facts(applied: Applied, unit_dir: Path) -> ProfileFacts:
     return ProfileFacts(
-        model=model,
-        model_problem=problem,
         draft=draft_presence(applied),
         missing_adapters=missing_adapters(applied),
         engine=engine_presence(applied),

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 LARGEST_TEXT: Final = 64 << 20
 """Longest text that is parsed: the largest body of a request. Who reads the bytes has a closer bound."""
-MOST_LEVELS: Final = 100
+MOST_LEVELS: Final = 64
 """Most levels of lists and objects within one another."""
 _SPACE: Final = " \t\n\r"
 _CONSTANTS: Final = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}

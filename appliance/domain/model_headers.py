@@ -52,6 +52,8 @@ class ModelFileFault(StrEnum):
     """The files are there and cannot be complete."""
     UNREADABLE = "unreadable"
     """Files that this process may not read, or whose format it does not know."""
+    NOT_CHECKED = "not checked"
+    """Headers that are more than is read of a model, or take too long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

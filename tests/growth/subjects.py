@@ -13,7 +13,7 @@ from appliance.adapters.applied import gateway_file, manifest
 from appliance.adapters.front_client import FrontResponse
 from appliance.adapters.gpus import amd
 from appliance.adapters.key_file import KEY_FILE, StoredKey, read_keys
-from appliance.adapters.model_files.bounded import HeaderError
+from appliance.adapters.model_files.bounded import HeaderBudget, HeaderError
 from appliance.adapters.model_files.gguf import read_gguf
 from appliance.adapters.model_files.safetensors import read_safetensors
 from appliance.adapters.profile_files.loading import parse_profile
@@ -686,7 +686,7 @@ SUBJECTS: Final[Mapping[str, Subject]] = {
     ),
     "request of run": Subject(parse=_run_request, around=[(b"", b""), (b"/", b"")], most=1 << 18),
     "GGUF": Subject(
-        parse=_file_parser("m.gguf", read_gguf),
+        parse=_file_parser("m.gguf", lambda path: read_gguf(path, HeaderBudget())),
         around=[
             (b"GGUF\3\0\0\0" + b"\0" * 8 + (1 << 16).to_bytes(8, "little"), b""),
             (b"GGUF\3\0\0\0" + (1 << 18).to_bytes(8, "little") + b"\0" * 8, b""),
@@ -699,7 +699,9 @@ SUBJECTS: Final[Mapping[str, Subject]] = {
         },
     ),
     "safetensors": Subject(
-        parse=lambda data: _file_parser("m.safetensors", read_safetensors)(_safetensors(data)),
+        parse=lambda data: _file_parser(
+            "m.safetensors", lambda path: read_safetensors(path, HeaderBudget())
+        )(_safetensors(data)),
         around=[(b"", b""), (b'{"', b'":1}'), (b'{"a":{"data_offsets":[', b"1]}}")],
         most=1 << 20,
         more={"members": b'"a":1,', "numbers": b"1,"},

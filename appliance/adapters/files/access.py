@@ -20,7 +20,7 @@ from typing import Final
 from appliance.adapters.files.durable import read_regular
 from appliance.adapters.kernel.processes import user_name
 from appliance.adapters.model_files.bounded import HeaderError
-from appliance.adapters.model_files.locate import gguf_files, main_file
+from appliance.adapters.model_files.locate import entries_of, gguf_files, main_file
 from appliance.domain.errors import StoreError
 from appliance.domain.names import unit_of
 from appliance.domain.profile import Applied
@@ -133,8 +133,8 @@ def _model_files(applied: Applied) -> list[str]:
 
 
 def _directory_files(directory: Path) -> list[str]:
-    """Return a directory and the files in it that an engine reads. Raises `OSError`."""
-    inside = sorted(p for p in directory.iterdir() if p.suffix in _READ_SUFFIXES)
+    """Return a directory and the files in it that an engine reads. Raises `OSError` or `HeaderError`."""
+    inside = sorted(p for p in entries_of(directory) if p.suffix in _READ_SUFFIXES)
     return [str(file) for file in (directory, *inside[:_MOST_FILES])]
 
 
@@ -142,7 +142,7 @@ def _companions(applied: Applied) -> list[str]:
     """Return what is loaded with the model: a draft model's path, adapters with their files."""
     found = [*applied.companions]
     for adapter in applied.adapters:
-        with contextlib.suppress(OSError, ValueError):
+        with contextlib.suppress(OSError, ValueError, HeaderError):
             found += _directory_files(Path(adapter.path))
     return found
 

@@ -4,8 +4,12 @@
 raises; what this process may not look at is unknown.
 """
 
+import asyncio
 import importlib.util
+from collections.abc import Callable, Hashable
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import Final
 
 from appliance.adapters.model_files.reading import ModelChecks
 from appliance.domain.model_headers import ModelFileFault
@@ -13,6 +17,13 @@ from appliance.domain.profile import Applied
 from appliance.engines import ENGINES
 from appliance.planning.admission.findings import Presence
 from appliance.planning.estimates.estimating import reference_of
+
+_MOST_THREADS: Final = 4
+_BY_FAULT: Final = {
+    ModelFileFault.DAMAGED: Presence.DAMAGED,
+    ModelFileFault.MISSING: Presence.MISSING,
+    ModelFileFault.NOT_CHECKED: Presence.UNKNOWN,
+}
 
 
 def model_presence(applied: Applied, models: ModelChecks) -> tuple[Presence, str]:
@@ -35,8 +46,45 @@ def model_presence(applied: Applied, models: ModelChecks) -> tuple[Presence, str
     fault = models.fault(reference)
     if fault is None:
         return presence, ""
-    damaged = fault.fault is ModelFileFault.DAMAGED
-    return (Presence.DAMAGED if damaged else Presence.MISSING), fault.problem
+    return _BY_FAULT[fault.fault], fault.problem
+
+
+class ModelPresences:
+    """Presence of models for a daemon: looked at in threads of its own, each model once at a time.
+
+    Whoever supplies a model decides how long its headers are, and a file system may not answer at all: neither
+    keeps a thread of another task, nor a caller for longer than a deadline.
+
+    Args:
+        look: Looks at one model; may take long.
+        deadline_s: Time for it, after which the model is unknown; its own budget ends before that.
+    """
+
+    def __init__(
+        self,
+        look: Callable[[Applied, ModelChecks], tuple[Presence, str]] = model_presence,
+        *,
+        deadline_s: float = 8.0,
+    ) -> None:
+        self._look = look
+        self._deadline_s = deadline_s
+        self._models = ModelChecks()
+        self._threads = ThreadPoolExecutor(_MOST_THREADS, thread_name_prefix="model files")
+        self._running: dict[Hashable, Future[tuple[Presence, str]]] = {}
+
+    async def of(self, applied: Applied) -> tuple[Presence, str]:
+        """Return what `model_presence` does; the model is unknown where that takes too long."""
+        key = applied.engine, applied.model, applied.model_path
+        running = self._running.get(key)
+        if running is None:
+            running = self._threads.submit(self._look, applied, self._models)
+            self._running[key] = running
+            running.add_done_callback(lambda _: self._running.pop(key, None))
+        try:
+            async with asyncio.timeout(self._deadline_s):
+                return await asyncio.shield(asyncio.wrap_future(running))
+        except TimeoutError:
+            return Presence.UNKNOWN, f"its files were not read within {self._deadline_s:.0f} s"
 
 
 def draft_presence(applied: Applied) -> Presence:

@@ -2,7 +2,8 @@
 
 Layout: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md. Sizes of the tensor types:
 ``GGML_QUANT_SIZES`` of gguf-py. Lists of text (a vocabulary has 152,000 entries) are
-skipped, and stand in the metadata as their lengths; kept is what an estimate can use.
+skipped, and stand in the metadata as their lengths. Kept is what an estimate can use: not the
+tokenizer beyond the size of its vocabulary, and of each text only its beginning.
 """
 
 from dataclasses import dataclass
@@ -10,7 +11,12 @@ from pathlib import Path
 from struct import Struct, error, iter_unpack
 from typing import Any, Final
 
-from appliance.adapters.model_files.bounded import BoundedFile, EndOfFileError, HeaderError
+from appliance.adapters.model_files.bounded import (
+    BoundedFile,
+    EndOfFileError,
+    HeaderBudget,
+    HeaderError,
+)
 from appliance.domain.model_headers import Tensor, Value
 
 _MAGIC: Final = b"GGUF"
@@ -31,15 +37,21 @@ _SCALARS: Final = {
     11: Struct("<q"),
     12: Struct("<d"),
 }
-_MOST_KEYS: Final = 1 << 16
-_MOST_TENSORS: Final = 1 << 18
-_MOST_TEXTS: Final = 1 << 22
-"""Most entries in all lists of text together."""
+_MOST_KEYS: Final = 1 << 12
+_MOST_TENSORS: Final = 1 << 16
+_TENSOR_ENTRIES: Final = 64
+"""Entries that a tensor takes of the budget: a hundred bytes are kept of each until the last is read."""
+_KEY_ENTRIES: Final = 16
+_NUMBER_ENTRIES: Final = 8
+"""Entries that a number in a list takes, which is kept in 40 bytes; a text is only skipped."""
+_TOKENIZER: Final = "tokenizer."
+_TOKENS: Final = "tokenizer.ggml.tokens"
 _MOST_DIMENSIONS: Final = 4
-_LONGEST_NAME: Final = 1 << 16
+_LONGEST_NAME: Final = 1 << 8
+"""Longest name of a key; the longest in use has 60 bytes."""
 _LONGEST_TENSOR_NAME: Final = 1 << 8
 """Longest name of a tensor: four times the format's own limit."""
-_LONGEST_TEXT: Final = 1 << 12
+_LONGEST_TEXT: Final = 1 << 8
 _LONGEST_LIST: Final = 1 << 12
 """Longest list that is kept; longer ones have an entry for each token, not for each layer."""
 _ALIGNMENT: Final = 32
@@ -95,14 +107,14 @@ class GgufFile:
     file_bytes: int
 
 
-def read_gguf(path: Path) -> GgufFile:
-    """Read the header of a file.
+def read_gguf(path: Path, budget: HeaderBudget) -> GgufFile:
+    """Read the header of a file, at the expense of its model's budget.
 
     Raises:
         OSError: it cannot be read.
         HeaderError: it is no GGUF file of a known version, or not as the format says.
     """
-    with BoundedFile(path) as file:
+    with BoundedFile(path, budget) as file:
         try:
             return _Header(file).read()
         except (error, OverflowError, UnicodeDecodeError) as wrong:
@@ -115,7 +127,6 @@ class _Header:
     def __init__(self, file: BoundedFile) -> None:
         self._file = file
         self._at = 0
-        self._texts = 0
 
     def read(self) -> GgufFile:
         self._check_magic()
@@ -123,9 +134,10 @@ class _Header:
         key_count = self._count(_MOST_KEYS, "keys")
         metadata: dict[str, Value] = {}
         for _ in range(key_count):
+            self._file.budget.take(entries=_KEY_ENTRIES)
             key = self._text(_LONGEST_NAME)
             value = self._value(self._number(_U32))
-            if value is not None:
+            if value is not None and (key == _TOKENS or not key.startswith(_TOKENIZER)):
                 metadata[key] = value
         found = [self._tensor() for _ in range(tensor_count)]
         return self._measured(metadata, found)
@@ -193,13 +205,12 @@ class _Header:
         begin = self._span(count * layout.size)
         if count > _LONGEST_LIST:
             return None
+        self._file.budget.take(entries=count * _NUMBER_ENTRIES)
         values = iter_unpack(layout.format, memoryview(self._file.buffer)[begin : self._at])
         return tuple(v for (v,) in values)
 
     def _skip_texts(self, count: int) -> None:
-        self._texts += count
-        if self._texts > _MOST_TEXTS:
-            raise HeaderError(f"it claims to have {self._texts} texts")
+        self._file.budget.take(entries=count)
         file, at, unpack = self._file, self._at, _U64.unpack_from
         buffer, have = file.buffer, len(file.buffer) - 8
         for _ in range(count):
@@ -212,6 +223,7 @@ class _Header:
 
     def _tensor(self) -> tuple[str, int | None, int]:
         """Return name, bytes (None: of an unknown type) and position of the next tensor."""
+        self._file.budget.take(entries=_TENSOR_ENTRIES)
         name = self._text(_LONGEST_TENSOR_NAME)
         dimensions = self._number(_U32)
         if dimensions > _MOST_DIMENSIONS:

@@ -1,7 +1,10 @@
 """Search for the files of a model."""
 
+import contextlib
 import importlib.util
+import os
 import re
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -17,7 +20,8 @@ _PREFERRED: Final = ("q4_k_m", "q8_0")
 _PROJECTOR: Final = "mmproj"
 """Word in the names of files that hold a projector."""
 _MOST_SHARDS: Final = 4096
-_MOST_FILES: Final = 20_000
+MOST_FILES: Final = 20_000
+"""Most entries of a model's directory, of those below it too; a repository has some hundreds."""
 _LONGEST_REFERENCE: Final = 256
 
 
@@ -79,11 +83,31 @@ def _chosen(directory: Path, quant: str) -> Path:
 
 
 def _listed(directory: Path, suffix: str) -> list[Path]:
-    found = []
-    for count, path in enumerate(directory.rglob(f"*{suffix}")):
-        if count >= _MOST_FILES:
-            raise HeaderError("its directory has too many files")
-        found.append(path)
+    """Return the files below a directory whose names end so; at most `MOST_FILES` of any name are passed."""
+    found: list[Path] = []
+    folders, left = [directory], MOST_FILES
+    while folders:
+        folder = folders.pop()
+        with contextlib.suppress(PermissionError):
+            inside = entries_of(folder, left)
+            left -= len(inside)
+            folders += [path for path in inside if path.is_dir() and not path.is_symlink()]
+            found += [path for path in inside if path.name.endswith(suffix)]
+    return found
+
+
+def entries_of(directory: Path, most: int | None = None) -> list[Path]:
+    """Return the entries of a directory.
+
+    Raises:
+        HeaderError: it has more than `most`; None: `MOST_FILES`.
+        OSError: it cannot be listed.
+    """
+    most = MOST_FILES if most is None else most
+    with os.scandir(directory) as entries:
+        found = [directory / entry.name for entry in islice(entries, most + 1)]
+    if len(found) > most:
+        raise HeaderError("its directory has too many files")
     return found
 
 

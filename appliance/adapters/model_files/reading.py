@@ -7,9 +7,19 @@ from pathlib import Path
 from typing import Final
 
 from appliance.adapters.files.regular import Stamp, stamp
-from appliance.adapters.model_files.bounded import EndOfFileError, HeaderError
+from appliance.adapters.model_files.bounded import (
+    BudgetError,
+    EndOfFileError,
+    HeaderBudget,
+    HeaderError,
+)
 from appliance.adapters.model_files.gguf import read_gguf
-from appliance.adapters.model_files.locate import gguf_files, main_file, projector_beside
+from appliance.adapters.model_files.locate import (
+    entries_of,
+    gguf_files,
+    main_file,
+    projector_beside,
+)
 from appliance.adapters.model_files.safetensors import read_object, read_safetensors
 from appliance.domain.model_headers import (
     Gguf,
@@ -23,6 +33,7 @@ from appliance.domain.model_headers import (
 
 _POOLING: Final = "modules.json"
 """Configuration file of sentence-transformers; vLLM pools with every model that has it."""
+_SUFFIX: Final = ".safetensors"
 _INDEX: Final = "model.safetensors.index.json"
 _CONFIG: Final = "config.json"
 _MOST_SHARDS: Final = 4096
@@ -40,9 +51,10 @@ class _UnreadError(Exception):
 
 def read_model(reference: ModelReference) -> Model | Unread:
     """Return the headers of a model, or why they cannot be read."""
+    budget = HeaderBudget()
     try:
         first = main_file(reference.model, reference.path, gguf=reference.gguf)
-        main = _main(first)
+        main = _main(first, budget)
         projector = None if reference.projector is None else Path(reference.projector)
         if projector is None and reference.brings_projector:
             projector = projector_beside(first)
@@ -50,8 +62,8 @@ def read_model(reference: ModelReference) -> Model | Unread:
             main=main,
             projector_bytes=0
             if projector is None
-            else sum(t.stored_bytes for t in _gguf(projector).tensors),
-            draft=None if reference.draft is None else _draft(Path(reference.draft)),
+            else sum(t.stored_bytes for t in _gguf(projector, budget).tensors),
+            draft=None if reference.draft is None else _draft(Path(reference.draft), budget),
             modified_unix_s=int(first.stat().st_mtime),
         )
     except _UnreadError as error:
@@ -61,37 +73,43 @@ def read_model(reference: ModelReference) -> Model | Unread:
         return Unread(fault=ModelFileFault.MISSING, problem=f"{missing} is missing")
     except OSError as error:
         return Unread(fault=ModelFileFault.UNREADABLE, problem=f"cannot be read: {error.strerror}")
+    except BudgetError as error:
+        return Unread(fault=ModelFileFault.NOT_CHECKED, problem=str(error))
     except (HeaderError, ValueError) as error:
         return Unread(fault=ModelFileFault.UNREADABLE, problem=str(error))
 
 
-def _draft(path: Path) -> Gguf | None:
+def _draft(path: Path, budget: HeaderBudget) -> Gguf | None:
     """Return the headers of a draft model; None: they cannot be read, which its engine will tell."""
     try:
-        return _gguf(path)
+        return _gguf(path, budget)
+    except BudgetError:
+        raise
     except (_UnreadError, HeaderError, OSError, ValueError):
         return None
 
 
-def _main(first: Path) -> Gguf | Safetensors:
+def _main(first: Path, budget: HeaderBudget) -> Gguf | Safetensors:
     if first.is_dir():
-        return _safetensors(first)
-    if first.suffix == ".safetensors":
-        return _weights([first], config={})
-    return _gguf(first)
+        return _safetensors(first, budget)
+    if first.suffix == _SUFFIX:
+        return _weights([first], {}, budget)
+    return _gguf(first, budget)
 
 
-def _gguf(first: Path) -> Gguf:
+def _gguf(first: Path, budget: HeaderBudget) -> Gguf:
     tensors: list[Tensor] = []
     metadata, size = None, 0
     for path in gguf_files(first):
         try:
-            file = read_gguf(path)
+            file = read_gguf(path, budget)
         except FileNotFoundError as error:
             if path == first:
                 raise
             text = f"{path.name} is missing"
             raise _UnreadError(ModelFileFault.DAMAGED, text) from error
+        except BudgetError:
+            raise
         except HeaderError as error:
             raise _bad(path, error) from error
         _check_whole(path, file.end, file.file_bytes)
@@ -114,22 +132,24 @@ def _check_whole(path: Path, end: int, size: int) -> None:
         raise _UnreadError(ModelFileFault.DAMAGED, text)
 
 
-def _safetensors(directory: Path) -> Safetensors:
+def _safetensors(directory: Path, budget: HeaderBudget) -> Safetensors:
     config = {}
     if (directory / _CONFIG).exists():
-        config = read_object(directory / _CONFIG)
+        config = read_object(directory / _CONFIG, budget)
     if (directory / _INDEX).exists():
-        return _weights(_indexed(directory), config)
-    files = sorted(directory.glob("*.safetensors"))
+        return _weights(_indexed(directory, budget), config, budget)
+    files = sorted(path for path in entries_of(directory) if path.suffix == _SUFFIX)
+    if len(files) > _MOST_SHARDS:
+        raise HeaderError(f"its directory has {len(files)} safetensors files")
     if not files:
         text = "its directory holds no safetensors files"
         raise _UnreadError(ModelFileFault.UNREADABLE, text)
-    return _weights(files, config)
+    return _weights(files, config, budget)
 
 
-def _indexed(directory: Path) -> list[Path]:
+def _indexed(directory: Path, budget: HeaderBudget) -> list[Path]:
     """Return the files that an index names, none outside the directory."""
-    places = read_object(directory / _INDEX).get("weight_map")
+    places = read_object(directory / _INDEX, budget).get("weight_map")
     values = list(places.values()) if isinstance(places, dict) else []
     if not values or not all(isinstance(value, str) for value in values):
         raise HeaderError(f"{_INDEX} makes no sense")
@@ -139,16 +159,18 @@ def _indexed(directory: Path) -> list[Path]:
     return [directory / name for name in sorted(names)]
 
 
-def _weights(files: list[Path], config: dict[str, object]) -> Safetensors:
+def _weights(files: list[Path], config: dict[str, object], budget: HeaderBudget) -> Safetensors:
     weights = size = drafts = 0
     layers: dict[int, int] = {}
     least: dict[int, int] = {}
     for path in files:
         try:
-            file = read_safetensors(path)
+            file = read_safetensors(path, budget)
         except FileNotFoundError as error:
             text = f"{path.name} is missing"
             raise _UnreadError(ModelFileFault.DAMAGED, text) from error
+        except BudgetError:
+            raise
         except HeaderError as error:
             raise _bad(path, error) from error
         _check_whole(path, file.end, file.file_bytes)
@@ -211,7 +233,7 @@ def _stamps(reference: ModelReference) -> _Stamps | None:
     """Return what a change of any file of a model alters; None: they cannot be listed."""
     try:
         first = main_file(reference.model, reference.path, gguf=reference.gguf)
-        files = sorted(first.iterdir()) if first.is_dir() else gguf_files(first)
+        files = sorted(entries_of(first)) if first.is_dir() else gguf_files(first)
         return tuple((path.name, stamp(path)) for path in files)
     except (OSError, HeaderError, ValueError):
         return None

@@ -10,12 +10,21 @@ from pathlib import Path
 from struct import Struct
 from typing import Any, Final
 
-from appliance.adapters.model_files.bounded import BoundedFile, HeaderError
+from appliance.adapters.model_files.bounded import (
+    BoundedFile,
+    BudgetError,
+    HeaderBudget,
+    HeaderError,
+)
 from appliance.domain.json_reader import parse_object
 
 _LENGTH: Final = Struct("<Q")
 _LARGEST_JSON_BYTES: Final = 16 << 20
 """Largest JSON header: a tenth of the format's own limit, and ten times the largest seen."""
+_LARGEST_WIDE_BYTES: Final = 4 << 20
+"""Largest JSON with characters beyond ASCII, which take up to four times their bytes."""
+_MOST_VALUES: Final = 400_000
+"""Most values of one JSON text: an index of 140,000 weights has 280,000; each takes up to 100 bytes."""
 _LARGEST: Final = 1 << 60
 _LAYER: Final = re.compile(r"(?:\A|\.)(?:layers|h|blocks)\.(\d{1,4})\.", re.ASCII)
 _DRAFTS: Final = re.compile(r"(?:\A|\.)mtp(?:_layers)?\.", re.ASCII)
@@ -43,20 +52,20 @@ class SafetensorsFile:
     file_bytes: int
 
 
-def read_safetensors(path: Path) -> SafetensorsFile:
-    """Read the header of a file.
+def read_safetensors(path: Path, budget: HeaderBudget) -> SafetensorsFile:
+    """Read the header of a file, at the expense of its model's budget.
 
     Raises:
         OSError: it cannot be read.
         HeaderError: it is no safetensors file, or not as the format says.
     """
-    with BoundedFile(path) as file:
+    with BoundedFile(path, budget) as file:
         length = file.number(_LENGTH, 0)
         if length > _LARGEST_JSON_BYTES:
             raise HeaderError("it is no safetensors file")
         begin = _LENGTH.size
         file.need(begin + length)
-        header = _object(bytes(file.buffer[begin : begin + length]))
+        header = _object(file, begin, begin + length)
         weights = drafts = 0
         layers: dict[int, int] = {}
         least: dict[int, int] = {}
@@ -101,21 +110,28 @@ def _span(entry: Any) -> tuple[int, int]:
     return first, end
 
 
-def read_object(path: Path) -> dict[str, Any]:
-    """Read the JSON object in a small file.
+def read_object(path: Path, budget: HeaderBudget) -> dict[str, Any]:
+    """Read the JSON object in a small file, at the expense of its model's budget.
 
     Raises:
         OSError: it cannot be read.
         HeaderError: it is too large, or holds no object.
     """
-    with BoundedFile(path) as file:
+    with BoundedFile(path, budget) as file:
         if file.file_bytes > _LARGEST_JSON_BYTES:
             raise HeaderError(f"{path.name} is larger than {_LARGEST_JSON_BYTES >> 20} MiB")
         file.need(file.file_bytes)
-        return _object(bytes(file.buffer[: file.file_bytes]))
+        return _object(file, 0, file.file_bytes)
 
 
-def _object(text: bytes) -> dict[str, Any]:
+def _object(file: BoundedFile, begin: int, end: int) -> dict[str, Any]:
+    """Return the JSON object between two places of a file, with its values taken from the budget."""
+    text = file.buffer[begin:end]
+    values = sum(map(text.count, (b",", b":", b"[", b"{")))
+    file.budget.take(entries=values)
+    if values > _MOST_VALUES or (len(text) > _LARGEST_WIDE_BYTES and not text.isascii()):
+        raise BudgetError("its headers are larger than those of any model")
+    file.buffer.clear()
     try:
         return parse_object(text)
     except ValueError as error:

