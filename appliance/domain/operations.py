@@ -135,6 +135,8 @@ class Operation:
     drain_s: float | None = None
     """Seconds for the drain; None: each profile's own deadline. 0: do not wait."""
     phase: Phase = Phase.PREFLIGHT
+    ends: Mapping[str, int] = field(default_factory=dict)
+    """Ends of the supervisor in each phase (`phase_name`), other than those in order."""
     cause: Cause | None = None
     """Cause for which the operation goes back to what served before; None: it does not go back."""
     reason: str = ""
@@ -144,6 +146,16 @@ class Operation:
     def rolling_back(self) -> bool:
         """Whether the operation goes back to what served before."""
         return self.cause is not None
+
+    @property
+    def phase_name(self) -> str:
+        """Return the present phase with its direction: ``load``, ``roll-back load``."""
+        return f"roll-back {self.phase}" if self.rolling_back else self.phase.value
+
+    @property
+    def changes_units(self) -> bool:
+        """Whether the operation stops or starts anything: a switch to what serves does neither."""
+        return bool(self.goal.stop or set(self.goal.start) - {*self.goal.kept})
 
     @property
     def ran(self) -> bool:

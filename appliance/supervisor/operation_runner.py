@@ -203,6 +203,10 @@ class Transaction:
         self._cancel.set()
         return True
 
+    def fail(self, why: str) -> None:
+        """Have the operation begin with a failure that happened before this process."""
+        self._steps = replace(self._steps, failure=why)
+
     def supersede(self, what: str) -> bool:
         """Ask for an end that leaves everything as it is, because of `what`; False: too late."""
         if self._is_decided():

@@ -44,6 +44,7 @@ from appliance.planning.status.journal_fields import end_fields, operation_field
 from appliance.planning.status.summary import changes, crashes, described, summary
 from appliance.planning.switch.closing_event import closing_event
 from appliance.planning.switch.goals import check_left_out, goal_of
+from appliance.planning.switch.next_action import left_in_order, taken_up
 from appliance.planning.wording import joined, no_such_profile, requester_name
 from appliance.ports import (
     Backend,
@@ -576,10 +577,13 @@ class Supervisor:
         operation: Operation,
         caller: RunCaller | None = None,
         latest: TimedObservation | None = None,
+        failure: str = "",
     ) -> Transaction:
         transaction = self._running = self._new_transaction(
             operation, self._catalogue, caller, self._look_at, self._completed
         )
+        if failure:
+            transaction.fail(failure)
         self._hub.begin(transaction)
         self._ended.clear()
         if self._tasks is None:
@@ -613,8 +617,11 @@ class Supervisor:
         if operation is None:
             return
         if operation.boot_id == self._units.boot_id and self._is_known(operation):
-            _log.warning("operation %d goes on from %s", operation.id, operation.phase)
-            self._launch(operation)
+            operation, failure = taken_up(operation)
+            self._store.update(operation)
+            how = failure or f"goes on from {operation.phase}"
+            _log.warning("operation %d: %s", operation.id, how)
+            self._launch(operation, failure=failure)
             return
         cut = operation_fields(JournalEvent.OPERATION_CUT, operation)
         _log.warning(
@@ -628,6 +635,11 @@ class Supervisor:
         )
         self.tally.add(finished)
         await self._store.finish(finished)
+
+    def leave(self) -> None:
+        """Note in the running operation's row that this process ends in order."""
+        if self._running is not None:
+            self._store.update(left_in_order(self._running.operation))
 
     def _is_known(self, operation: Operation) -> bool:
         goal = operation.goal

@@ -203,6 +203,7 @@ async def run(settings: SettingsSnapshot) -> None:
                 readiness.ready()
                 freeze_garbage()
         except* ToldToEndError:
+            supervisor.leave()
             _log.info("the supervisor ends; models keep running")
         finally:
             await store.close()

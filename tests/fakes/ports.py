@@ -11,7 +11,15 @@ from appliance.domain.gateway import EngineLoad, EngineMetrics, Standing, State
 from appliance.domain.memory import GpuMemory, GroupMemory, HostMemory
 from appliance.domain.names import unit_of
 from appliance.domain.observed import RunReport
-from appliance.domain.operations import Finished, HoldUntil, Kind, Operation, Outcome, RunCaller
+from appliance.domain.operations import (
+    Finished,
+    HoldUntil,
+    Kind,
+    Operation,
+    Outcome,
+    Phase,
+    RunCaller,
+)
 from appliance.domain.profile import Applied, Mark, WarmUp
 from appliance.domain.running_facts import SelfDescription
 from appliance.planning.admission.findings import BoxFacts, ProfileFacts
@@ -319,7 +327,9 @@ class FakeStore:
         times = sorted(
             f.total_ms
             for f in self.ended
-            if (f.operation.kind, f.operation.target) == like and f.outcome is Outcome.DONE
+            if (f.operation.kind, f.operation.target) == like
+            and f.outcome is Outcome.DONE
+            and bool({Phase.STOP, Phase.RELEASE} & {*f.phases_ms}) == operation.changes_units
         )
         return times[len(times) // 2] if times else None
 

@@ -4,6 +4,7 @@ The database and the spool file both hold these rows, in the form of one schema 
 
 1  `rolling_back` 0 or 1, and the reason's text told why; `began_s` and `finished_s` were added later
 2  `cause` and `finish_cause` (`appliance.domain.operations.Cause`); `rolling_back` is gone
+3  `ends`
 """
 
 import json
@@ -15,7 +16,7 @@ from appliance.domain.json_reader import decode_json
 from appliance.domain.operations import Cause, Finished, Goal, Kind, Operation, Outcome, Phase
 from appliance.protocol.json_dataclasses import from_json
 
-SCHEMA_VERSION: Final = 2
+SCHEMA_VERSION: Final = 3
 Row = sqlite3.Row | Mapping[str, Any]
 
 
@@ -33,6 +34,7 @@ def to_row(operation: Operation) -> dict[str, Any]:
         "rollback": int(operation.rollback),
         "drain_s": operation.drain_s,
         "phase": operation.phase.value,
+        "ends": json.dumps(dict(operation.ends)),
         "cause": operation.cause,
         "reason": operation.reason,
     }
@@ -66,6 +68,7 @@ def to_operation(row: Row) -> Operation:
         rollback=bool(row["rollback"]),
         drain_s=row["drain_s"],
         phase=Phase(row["phase"]),
+        ends={str(phase): int(times) for phase, times in decode_json(row["ends"]).items()},
         cause=_cause(row["cause"]),
         reason=row["reason"],
     )
@@ -88,6 +91,13 @@ def _cause(value: str | None) -> Cause | None:
     return None if value is None else Cause(value)
 
 
+def brought_up(row: Row, version: int) -> dict[str, Any]:
+    """Return a row of an earlier version in the form of this one. Raises like `to_operation`."""
+    found = from_version_1(row) if version == 1 else dict(row)
+    found.setdefault("ends", "{}")
+    return found
+
+
 # --- version 1 -----------------------------------------------------------------------
 
 _CANCELLED_1: Final = "cancelled"
@@ -97,7 +107,7 @@ _WITH_CAUSE: Final = frozenset({Outcome.ROLLED_BACK, Outcome.FAILED, Outcome.REF
 
 
 def from_version_1(old: Row) -> dict[str, Any]:
-    """Return a row of version 1 in the form of this version. Raises like `to_operation`."""
+    """Return a row of version 1 in the form of version 2. Raises like `to_operation`."""
     row = dict(old)
     row["cause"] = _cause_1(row["kind"], row["reason"]) if row.pop("rolling_back") else None
     row.setdefault("began_s", None)

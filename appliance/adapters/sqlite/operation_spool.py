@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from appliance.adapters.files.regular import read_small_file, replace_volatile
 from appliance.adapters.sqlite.database import newer_error
-from appliance.adapters.sqlite.operation_rows import SCHEMA_VERSION, from_version_1
+from appliance.adapters.sqlite.operation_rows import SCHEMA_VERSION, brought_up
 from appliance.domain.json_reader import decode_json
 
 _log = logging.getLogger(__name__)
@@ -70,8 +70,8 @@ class OperationSpool:
         rows = [*([document["open"]] if document["open"] else []), *document["waiting"]]
         if not all(isinstance(row["id"], int) for row in rows):
             raise TypeError("an operation without a number")
-        if version == _UNSTATED:
-            rows = [from_version_1(row) for row in rows]
+        if version != SCHEMA_VERSION:
+            rows = [brought_up(row, version) for row in rows]
         self.last_id = max([int(document.get("last_id", 0)), *(row["id"] for row in rows)])
         self.open = rows.pop(0) if document["open"] else None
         self.waiting, self.known = rows, True

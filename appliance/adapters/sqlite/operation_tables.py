@@ -5,13 +5,14 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from appliance.adapters.sqlite.database import Schema
-from appliance.adapters.sqlite.operation_rows import SCHEMA_VERSION, from_version_1
+from appliance.adapters.sqlite.operation_rows import SCHEMA_VERSION, brought_up
 
 _OPERATIONS: Final = """
 CREATE TABLE operations (
   id INTEGER PRIMARY KEY, kind TEXT NOT NULL, target TEXT NOT NULL, goal TEXT NOT NULL,
   boot_id TEXT NOT NULL, requested_by TEXT NOT NULL, began REAL NOT NULL, began_s REAL,
-  rollback INTEGER NOT NULL, drain_s REAL, phase TEXT NOT NULL, cause TEXT, reason TEXT NOT NULL,
+  rollback INTEGER NOT NULL, drain_s REAL, phase TEXT NOT NULL, ends TEXT NOT NULL,
+  cause TEXT, reason TEXT NOT NULL,
   outcome TEXT, message TEXT, finish_cause TEXT, finished REAL, finished_s REAL, phases_ms TEXT
 ) STRICT"""
 _BEGAN: Final = "CREATE INDEX operations_began ON operations (began)"
@@ -22,20 +23,20 @@ CREATE TABLE marks (
 
 
 def _migrate(db: sqlite3.Connection, version: int) -> None:
-    """Make the tables, of those of version 1 if there are any."""
-    old = [] if version == 0 else _taken_out(db)
+    """Make the tables, of those of an earlier version if there are any."""
+    old = [] if version == 0 else _taken_out(db, version)
     for statement in (_OPERATIONS, _BEGAN, *([_MARKS] if version == 0 else [])):
         db.execute(statement)
     for row in old:
         put_row(db, row)
 
 
-def _taken_out(db: sqlite3.Connection) -> list[dict[str, Any]]:
-    """Drop the table of version 1, and return its rows in the form of this version."""
+def _taken_out(db: sqlite3.Connection, version: int) -> list[dict[str, Any]]:
+    """Drop the table of an earlier version, and return its rows in the form of this version."""
     try:
-        rows = [from_version_1(old) for old in db.execute("SELECT * FROM operations")]
+        rows = [brought_up(old, version) for old in db.execute("SELECT * FROM operations")]
     except (KeyError, TypeError, AttributeError) as error:
-        raise sqlite3.DatabaseError(f"no row of version 1: {error}") from error
+        raise sqlite3.DatabaseError(f"no row of version {version}: {error}") from error
     db.execute("DROP TABLE operations")
     return rows
 

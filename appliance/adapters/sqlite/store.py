@@ -28,7 +28,7 @@ from appliance.adapters.sqlite.operation_rows import (
 from appliance.adapters.sqlite.operation_spool import OperationSpool
 from appliance.adapters.sqlite.operation_tables import OPERATIONS, put_row
 from appliance.domain.errors import StoreError
-from appliance.domain.operations import Finished, Kind, Operation, Outcome
+from appliance.domain.operations import Finished, Kind, Operation, Outcome, Phase
 from appliance.domain.profile import Mark
 from appliance.planning.history import median
 
@@ -180,13 +180,19 @@ class SqliteStore:
         return await self._run(read, ())
 
     async def usual_ms(self, operation: Operation) -> float | None:
-        """Return the median duration of like operations that were done; None: none yet."""
+        """Return the median duration of like operations that were done; None: none yet.
+
+        One that changes no unit is over at once, and says nothing of one that does.
+        """
         row = to_row(operation)
-        values = (row["kind"], row["target"], Outcome.DONE.value, _USUAL_ROWS)
+        like = (row["kind"], row["target"], Outcome.DONE.value)
+        phases = [f'"{phase}"' for phase in (Phase.STOP, Phase.RELEASE)]
+        values = (*like, *phases, int(operation.changes_units), _USUAL_ROWS)
         sql = (
             "SELECT coalesce(nullif(finished_s, 0) - nullif(began_s, 0), finished - began) * 1000"
             " FROM operations"
-            " WHERE kind=? AND target=? AND outcome=? ORDER BY id DESC LIMIT ?"
+            " WHERE kind=? AND target=? AND outcome=?"
+            " AND (instr(phases_ms, ?) > 0 OR instr(phases_ms, ?) > 0) = ? ORDER BY id DESC LIMIT ?"
         )
 
         def read(db: sqlite3.Connection) -> float | None:

@@ -40,6 +40,7 @@ from appliance.planning.switch.goals import in_the_way, in_the_way_of, to_start
 from appliance.planning.switch.run_command import end_command, has_begun, is_forward, run_command
 from appliance.planning.wording import joined
 
+_MOST_ENDS: Final = 2
 CANCELLED: Final = "cancelled"
 """Reason of an operation that a caller has cancelled."""
 
@@ -91,6 +92,25 @@ def reverse_operation(operation: Operation, steps: Steps, cause: Cause, reason: 
         reason=reason,
         phase=Phase.STOP,
     )
+
+
+def taken_up(operation: Operation) -> tuple[Operation, str]:
+    """Return the row for a process that takes an operation up again, and why it must not go on; empty: it may.
+
+    A phase that has ended the supervisor twice would end it again: the operation fails there, and
+    its roll-back too, if that is where it happens.
+    """
+    phase = operation.phase_name
+    times = operation.ends.get(phase, 0) + 1
+    failure = f"the supervisor has ended {times} times in phase {phase}"
+    counted = replace(operation, ends={**operation.ends, phase: times})
+    return counted, failure if times >= _MOST_ENDS else ""
+
+
+def left_in_order(operation: Operation) -> Operation:
+    """Return the row for a process that is told to end: `taken_up` does not count that end."""
+    phase = operation.phase_name
+    return replace(operation, ends={**operation.ends, phase: operation.ends.get(phase, 0) - 1})
 
 
 def _is_untouched(operation: Operation) -> bool:

@@ -20,7 +20,7 @@ from appliance.domain.operations import (
     PhaseChanged,
     PhaseState,
 )
-from appliance.domain.profile import Estimate, Mark
+from appliance.domain.profile import Applied, Estimate, Mark
 from appliance.planning.admission.findings import Presence, ProfileFacts
 from appliance.planning.admission.preflight import refusal
 from appliance.planning.switch.goals import Writes, goal_of
@@ -30,6 +30,7 @@ from appliance.supervisor.ownership import (
     OperationRequest,
     Supervisor,
 )
+from tests.fakes.ports import FakeBackend
 from tests.fakes.profiles import FakeProfiles, applied, catalogue
 from tests.fakes.settings import make_snapshot
 from tests.fakes.supervisor_ports import FakePorts
@@ -448,6 +449,68 @@ async def test_killed_supervisor_goes_on() -> None:
         await settle(500)
     assert [f.outcome for f in fakes.store.ended] == [Outcome.DONE]
     assert fakes.commitment.names == ("genesis",)
+
+
+class Poisoned(FakeBackend):
+    """Engines whose warm-up ends the supervisor, as a response did that no parser takes."""
+
+    poisoned = frozenset({"genesis"})
+
+    async def warm_up(self, applied: Applied, *, timeout_s: float) -> str:
+        if applied.name in self.poisoned:
+            raise RecursionError
+        return await super().warm_up(applied, timeout_s=timeout_s)
+
+
+async def ends_itself(fakes: FakePorts) -> bool:
+    """Run one process of the supervisor; whether it ended by an error of its own."""
+    task = asyncio.create_task(fakes.supervisor(FakeProfiles(BOX), settings=make_snapshot()).run())
+    await settle(500)
+    if task.done():
+        assert isinstance(task.exception(), BaseExceptionGroup)
+        return True
+    task.cancel()
+    await asyncio.wait({task})
+    return False
+
+
+@pytest.mark.parametrize("poisoned", ["genesis", "aeon genesis"])
+async def test_an_operation_that_ends_the_supervisor_twice_is_rolled_back(poisoned: str) -> None:
+    """A phase, of the roll-back too, has two tries: then the supervisor stays, and says why."""
+    fakes = FakePorts(BOX, "aeon")
+    fakes.serve("aeon")
+    fakes.backend = Poisoned()
+    fakes.backend.poisoned = frozenset(poisoned.split())
+    task = asyncio.create_task((supervisor := fakes.supervisor(FakeProfiles(BOX))).run())
+    await asyncio.sleep(0)
+    await supervisor.submit(OperationRequest(kind=Kind.SWITCH, names=("genesis",)))
+    await asyncio.wait({task})
+    assert isinstance(task.exception(), BaseExceptionGroup)
+    lives = [await ends_itself(fakes) for _ in range(6)]
+    assert sum(lives) == len(poisoned.split()) * 2 - 1
+    assert lives[-1] is False
+    first = fakes.store.ended[0]
+    assert first.outcome is (Outcome.FAILED if "aeon" in poisoned else Outcome.ROLLED_BACK)
+    assert "the supervisor has ended 2 times in phase warm-up" in first.message
+
+
+async def test_a_supervisor_that_is_told_to_end_is_no_failure() -> None:
+    """An upgrade in mid-switch, and one more, cost the switch nothing."""
+    fakes = FakePorts(BOX, "aeon")
+    fakes.serve("aeon")
+    fakes.processes.behaviour["genesis"].load_s = 50.0
+    async with supervising(fakes) as supervisor:
+        await supervisor.submit(OperationRequest(kind=Kind.SWITCH, names=("genesis",)))
+        await until(lambda: fakes.systemd.observed(BOX).unit("genesis").main_pid)
+        supervisor.leave()
+    for _ in range(3):
+        async with supervising(fakes) as supervisor:
+            await settle(5)
+            supervisor.leave()
+    async with supervising(fakes):
+        await until_served(fakes, "genesis")
+        await settle(500)
+    assert [f.outcome for f in fakes.store.ended] == [Outcome.DONE]
 
 
 async def test_nothing_begins_before_what_was_left_open_goes_on() -> None:

@@ -105,6 +105,26 @@ async def test_usual_time_is_the_median_of_those_that_were_done(either: Store) -
     assert await either.usual_ms(OPERATION) == pytest.approx(300.0)
 
 
+async def test_usual_time_is_that_of_operations_that_changed_as_much(either: Store) -> None:
+    """A switch to what serves is over at once, which says nothing of one that loads a model."""
+    idle = replace(OPERATION, goal=Goal(start=("genesis",), kept=("genesis",)))
+    await either.finish(
+        replace(ended(await either.begin(idle), ms=20.0), phases_ms={"commit": 1.0})
+    )
+    assert await either.usual_ms(OPERATION) is None
+    await either.finish(ended(await either.begin(OPERATION), ms=900.0))
+    assert await either.usual_ms(OPERATION) == pytest.approx(900.0)
+    assert await either.usual_ms(idle) == pytest.approx(20.0)
+
+
+async def test_ends_of_the_supervisor_are_kept(either: Store) -> None:
+    """The next process finds how often each phase has ended the ones before."""
+    begun = await either.begin(OPERATION)
+    counted = replace(begun, ends={"load": 1, "roll-back stop": 2})
+    either.update(counted)
+    assert await either.unfinished() == counted
+
+
 async def test_repairs_are_counted_by_profile(either: Store) -> None:
     """Only repairs count, and only those since the given time."""
     for began, kind in ((10.0, Kind.REPAIR), (20.0, Kind.REPAIR), (30.0, Kind.SWITCH)):
@@ -466,7 +486,7 @@ async def test_an_end_of_the_version_before_has_its_cause(  # noqa: PLR0917 - a 
     assert (await store.marks() == {"genesis": Mark.RETIRED}) is (kept_in == "database")
     await store.close()
     with sqlite3.connect(path) as db:
-        assert db.execute("PRAGMA user_version").fetchone() == (2,)
+        assert db.execute("PRAGMA user_version").fetchone() == (3,)
         assert db.execute("SELECT finish_cause FROM operations").fetchall() == [(cause,)]
     db.close()
 
