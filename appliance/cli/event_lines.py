@@ -16,6 +16,7 @@ _GLYPHS: Final = {
     "regression": "▼",
     "quality-lost": "▼",
     "drafts-silent": "▼",
+    "engine-ended": "▼",
     "recovered": "▲",
     "quality-recovered": "▲",
     "fired": "▼",

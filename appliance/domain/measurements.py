@@ -227,6 +227,11 @@ class EventKind(StrEnum):
     """The operator's file of canaries has lines that are not understood, or cannot be read."""
     STORE_RECOVERED = "store-recovered"
     """The database was damaged: it was moved aside and begun anew."""
+    ENGINE_SERVES = "engine-serves"
+    ENGINE_STOPPED = "engine-stopped"
+    """The engine was stopped, for an operation or by hand."""
+    ENGINE_ENDED = "engine-ended"
+    """The engine ended by itself, or was killed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

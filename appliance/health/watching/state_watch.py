@@ -1,15 +1,25 @@
-"""Watch of profiles' states: each status document of the supervisor adds to their record."""
+"""Watch of profiles' states: each status document of the supervisor adds to their record, and to the events."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Protocol
 
 from appliance.adapters.sqlite.state_store import StateStore
+from appliance.domain.measurements import MeasurementEvent
 from appliance.health.agent import HealthAgent
 from appliance.health.clock import HealthClock
 from appliance.planning.speeds import SpeedReport
+from appliance.planning.status.engine_events import EngineHistory
 from appliance.planning.status.speed_row import LOST_PHASES
 from appliance.planning.status.state_record import DEGRADED
 
 Document = Mapping[str, object] | None
+
+
+class EventStore(Protocol):
+    """Store of events."""
+
+    async def add(self, *, events: Sequence[MeasurementEvent] = ()) -> object:
+        """Store events."""
 
 
 class StateWatch:
@@ -18,12 +28,17 @@ class StateWatch:
     Args:
         agent: Has the view of the box, and the speeds.
         store: Keeps the record.
+        events: Keeps what engines did.
         clock: Of the box.
     """
 
-    def __init__(self, agent: HealthAgent, store: StateStore, clock: HealthClock) -> None:
+    def __init__(
+        self, agent: HealthAgent, store: StateStore, events: EventStore, clock: HealthClock
+    ) -> None:
         self._agent = agent
         self._store = store
+        self._events = events
+        self._engines = EngineHistory()
         self._clock = clock
 
     async def watched(self, documents: AsyncIterator[Document]) -> AsyncIterator[Document]:
@@ -31,7 +46,10 @@ class StateWatch:
         async for document in documents:
             yield document
             if self._agent.view.connected:
-                await self._store.observe(shown_states(self._agent), self._clock.unix_s())
+                now = self._clock.unix_s()
+                await self._store.observe(shown_states(self._agent), now)
+                if document is not None and (found := self._engines.take(document, unix_s=now)):
+                    await self._events.add(events=found)
 
 
 def shown_states(agent: HealthAgent) -> Mapping[str, str]:

@@ -8,6 +8,7 @@ from appliance.adapters.sqlite.state_store import StateStore
 from appliance.health.agent import HealthAgent, QualityWatch, SpeedWatch
 from appliance.health.clock import SystemHealthClock
 from appliance.health.watching.state_watch import Document, StateWatch
+from tests.fakes.course_prober import FakeProbeStore
 from tests.fakes.health_monitors import FakeCompactingStore, FakeQualityWatch, FakeSpeedWatch
 from tests.fakes.profiles import applied
 
@@ -18,6 +19,7 @@ def document(state: str, **more: object) -> Document:
 
 async def test_each_document_adds_what_has_changed(tmp_path: Path) -> None:
     """A stall and a reported loss of speed are degraded; what a supervisor that is away did is not known."""
+    events = FakeProbeStore()
     clock, store, speed = (
         SystemHealthClock(),
         StateStore(tmp_path / "states.sqlite"),
@@ -49,7 +51,9 @@ async def test_each_document_adds_what_has_changed(tmp_path: Path) -> None:
         ended.set()
         await asyncio.Event().wait()
 
-    task = asyncio.create_task(agent.run(StateWatch(agent, store, clock).watched(documents())))
+    task = asyncio.create_task(
+        agent.run(StateWatch(agent, store, events, clock).watched(documents()))
+    )
     try:
         await asyncio.wait_for(ended.wait(), 20)
         changes, until = await store.changes()
@@ -63,6 +67,7 @@ async def test_each_document_adds_what_has_changed(tmp_path: Path) -> None:
         ]
         assert [one.state for one in changes if one.profile == "b"] == ["stopped"]
         assert until is not None
+        assert [event.kind for event in events.events] == ["engine-serves", "engine-ended"]
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
