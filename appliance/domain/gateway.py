@@ -226,3 +226,7 @@ class EngineLoad:
     """Requests that wait inside the engine."""
     kv_cache: float | None = None
     """Share of the KV cache that is in use, 0 to 1."""
+    prefix_queries: int | None = None
+    """Prompt tokens that were looked up in the prefix cache since the engine's start."""
+    prefix_hits: int | None = None
+    """Those of them that it held."""

@@ -11,6 +11,7 @@ from appliance.domain.engine_build import distribution_question
 from appliance.domain.profile_values import JsonTable
 from appliance.domain.running_facts import DeclaredFact, Topic
 from appliance.domain.spec import EngineOptions, Problem, Profile, Speculative
+from appliance.domain.spelling import either
 from appliance.domain.value_types import (
     Count,
     Doc,
@@ -286,6 +287,8 @@ def _invocation(profile: Profile, context: InvocationContext) -> Invocation:
             *TABLE.written(options),
             *_without_graphs(options),
             *profile.extra_args,
+            # Without it no response tells how much of its prompt was cached.
+            *either(("--enable-cache-report",), ()),
             *("--enable-metrics", "--host", LOOPBACK, "--port", str(profile.endpoint.port)),
         ),
         environment=environment(
@@ -558,6 +561,8 @@ ENGINE: Final = Engine(
         prefill_s=("sglang:time_to_first_token_seconds_sum",),
         decode_s=("sglang:inter_token_latency_seconds_sum",),
         cached_tokens=("sglang:cached_tokens_total",),
+        prefix_queries=("sglang:prompt_tokens_total",),
+        prefix_hits=("sglang:cached_tokens_total",),
         verify_steps=("sglang:spec_verify_calls_total",),
     ),
     probing=Probing(version_page=VersionPage(path="/server_info", key="version")),

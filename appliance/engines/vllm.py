@@ -12,6 +12,7 @@ from appliance.domain.model_headers import Safetensors
 from appliance.domain.profile_values import JsonTable
 from appliance.domain.running_facts import DeclaredFact, ReportedFact, Topic
 from appliance.domain.spec import EngineOptions, Problem, Profile, Speculative
+from appliance.domain.spelling import either
 from appliance.domain.value_types import (
     AbsolutePath,
     Count,
@@ -452,6 +453,8 @@ def _drafting(speculative: Speculative) -> Mapping[str, object]:
 
 def _ours(profile: Profile) -> Iterator[str]:
     yield from ("--allowed-origins", "[]")
+    # Without it no response tells how much of its prompt was cached.
+    yield from either(("--enable-prompt-tokens-details",), ())
     if profile.endpoint.socket is not None:
         yield from ("--uds", profile.endpoint.socket)
     else:
@@ -796,6 +799,9 @@ ENGINE: Final = Engine(
             "vllm:time_per_output_token_seconds_sum",
         ),
         cached_tokens=("vllm:prompt_tokens_cached_total", "vllm:prefix_cache_hits_total"),
+        # Until 0.9 the names had gpu_ in them.
+        prefix_queries=("vllm:prefix_cache_queries_total", "vllm:gpu_prefix_cache_queries_total"),
+        prefix_hits=("vllm:prefix_cache_hits_total", "vllm:gpu_prefix_cache_hits_total"),
         drafted_tokens=("vllm:spec_decode_num_draft_tokens_total",),
         accepted_tokens=("vllm:spec_decode_num_accepted_tokens_total",),
     ),

@@ -52,4 +52,4 @@ class OperationTally:
 
 async def counters_document(traffic: TrafficFigures, tally: OperationTally) -> Mapping[str, object]:
     """Return the gateway's counters and the tally for JSON."""
-    return {"gateway": await traffic.fresh_stats(), "operations": tally.document()}
+    return {"gateway": await traffic.counters(), "operations": tally.document()}

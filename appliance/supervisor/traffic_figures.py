@@ -17,7 +17,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from appliance.domain.gateway import EngineLoad
-from appliance.domain.profile import Catalogue
+from appliance.domain.profile import Applied, Catalogue
+from appliance.planning.status.engine_load import counts_prefixes
 from appliance.ports import Backend, Clock, Gateway
 from appliance.supervisor.memory_sampler import LastLook
 from appliance.supervisor.unit_memory import WATCHED_S, StatusReader
@@ -68,6 +69,8 @@ class TrafficFigures:
         self._loads_s = float("-inf")
         self._asked_s = float("-inf")
         self._asking: asyncio.Task[None] | None = None
+        self._counting: set[tuple[str, str]] = set()
+        """Profiles, each with its engine, that have told how much of their prompts was cached."""
 
     async def run(self) -> None:
         """Read for ever."""
@@ -81,11 +84,33 @@ class TrafficFigures:
         await self.turn()
         return self._stats
 
-    async def fresh_stats(self) -> Mapping[str, object] | None:
-        """Return figures of the gateway that are at most a second old; None: it does not answer."""
+    async def counters(self) -> Mapping[str, object] | None:
+        """Return the gateway's counters, at most a second old, those of the prefix cache as engines have them.
+
+        None: the gateway does not answer. Responses tell of the prefix cache only to clients that ask for their usage. The counters of an engine
+        begin with its start, so they never alternate with the gateway's: while the engine does not tell
+        they are absent.
+        """
         if self._age_s() > _FRESH_S:
             await self.turn()
-        return self._stats
+        stats = self._stats
+        catalogue, observed = self._look()
+        serving = [name for name in observed.serving() if name in catalogue]
+        loads = (await self.latest(catalogue, serving, StatusReader.SCRAPER)).loads
+        if stats is None:
+            return None
+        profiles = stats.get("profiles")
+        rows = dict(profiles) if isinstance(profiles, Mapping) else {}
+        for name in rows.keys() | loads.keys():
+            row = rows.get(name, {})
+            if name in catalogue and isinstance(row, Mapping) and self._counts(catalogue[name]):
+                load = loads.get(name) or EngineLoad()
+                own = {"prompt_tokens": load.prefix_queries, "cached_tokens": load.prefix_hits}
+                rows[name] = {**row, **own}
+        return {**stats, "profiles": rows}
+
+    def _counts(self, applied: Applied) -> bool:
+        return counts_prefixes(applied.engine) or (applied.name, applied.engine) in self._counting
 
     async def turn(self) -> None:
         """Read the gateway's figures, and begin to ask the engines when due."""
@@ -157,6 +182,11 @@ class TrafficFigures:
             told = await asyncio.gather(*(self._backend.load(catalogue[n]) for n in serving))
             self._loads = dict(zip(serving, told, strict=True))
             self._loads_s = self._clock.monotonic_s()
+            self._counting |= {
+                (name, catalogue[name].engine)
+                for name, load in self._loads.items()
+                if load is not None and load.prefix_queries is not None
+            }
         finally:
             self._asking = None
 

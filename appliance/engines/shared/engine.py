@@ -190,6 +190,10 @@ class Metrics:
     """Names of a sum of seconds from the first tokens of requests to their last."""
     cached_tokens: tuple[str, ...] = ()
     """Names of a counter of prompt tokens that the prefix cache held."""
+    prefix_queries: tuple[str, ...] = ()
+    """Names of a counter of prompt tokens that were looked up in the prefix cache."""
+    prefix_hits: tuple[str, ...] = ()
+    """Names of a counter of those of them that it held."""
     drafted_tokens: tuple[str, ...] = ()
     accepted_tokens: tuple[str, ...] = ()
     verify_steps: tuple[str, ...] = ()

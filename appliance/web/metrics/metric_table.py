@@ -194,7 +194,8 @@ GENERATION_TOKENS: Final = _counter(
 )
 PREFIX_CACHE_QUERIES: Final = _counter(
     "appliance_prefix_cache_queries_total",
-    "Number of prompt tokens of the responses that report how many of them were cached.",
+    "Number of prompt tokens that were looked up in the prefix cache: by the engine's own count since its"
+    " start, or where it has none, of the responses that report how many of them were cached.",
     "profile",
 )
 PREFIX_CACHE_HITS: Final = _counter(

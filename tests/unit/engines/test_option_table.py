@@ -33,6 +33,7 @@ OURS = {
         "--cors-origins",
     ),
     *("--no-cors-credentials", "--allowed-origins", "--enable-metrics"),
+    *("--enable-prompt-tokens-details", "--enable-cache-report"),
 }
 UNTYPED = {"--poll", "--no-warmup", "--seed", "--stream-interval"}
 OTHER_NAMES = {"--cuda-graph-backend-decode", "--cuda-graph-backend-prefill"}

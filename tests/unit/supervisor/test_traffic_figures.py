@@ -2,10 +2,12 @@
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
 from appliance.domain.gateway import EngineLoad
+from appliance.protocol.json_values import object_in
 from appliance.supervisor.traffic_figures import TrafficFigures
 from appliance.supervisor.unit_memory import StatusReader
 from tests.fakes.profiles import applied, catalogue
@@ -76,11 +78,11 @@ async def test_fresh_figures_are_read_once_a_second() -> None:
     fakes = FakePorts(BOX)
     figures = figures_of(fakes)
     for _ in range(5):
-        assert await figures.fresh_stats() is not None
+        assert await figures.counters() is not None
     assert fakes.gateway.questions == 1
     fakes.systemd.now_s += 1.5
     fakes.gateway.away = True
-    assert await figures.fresh_stats() is None
+    assert await figures.counters() is None
 
 
 async def test_the_first_status_waits_for_the_gateway() -> None:
@@ -221,3 +223,53 @@ async def test_figures_of_engines_are_not_shown_for_ever() -> None:
     assert (latest.loads, latest.loads_age_s) == ({"aeon": None}, None)
     fakes.backend.answers.set()
     await loads(figures)
+
+
+PROMPTS: dict[str, object] = {"prompt_tokens": 124, "cached_tokens": 0, "in_flight": 1}
+
+
+def engine_box(engine: str) -> tuple[FakePorts, TrafficFigures]:
+    """A profile of that engine serves, and its responses have told a little of their prompts."""
+    box = catalogue(replace(applied("aeon", "gpu-all"), engine=engine))
+    fakes = FakePorts(box)
+    fakes.serve("aeon")
+    fakes.gateway.figures["aeon"] = PROMPTS
+    figures = TrafficFigures(
+        lambda: (box, fakes.systemd.observed(box)),
+        gateway=fakes.gateway,
+        backend=fakes.backend,
+        clock=fakes.clock,
+    )
+    return fakes, figures
+
+
+async def cached(fakes: FakePorts, figures: TrafficFigures, load: EngineLoad | None) -> object:
+    """Return the prompt tokens and the cached ones that a scrape shows when the engine tells so."""
+    fakes.systemd.now_s += 60.0
+    fakes.backend.loads = {} if load is None else {"aeon": load}
+    counters = await figures.counters()
+    assert counters is not None
+    row = object_in(object_in(counters, "profiles"), "aeon")
+    assert row["in_flight"] == 1
+    return row["prompt_tokens"], row["cached_tokens"]
+
+
+@pytest.mark.parametrize(
+    ("engine", "silent"), [("vllm", (None, None)), ("sglang", (None, None)), ("command", (124, 0))]
+)
+async def test_the_prefix_cache_is_counted_by_the_engine(engine: str, silent: object) -> None:
+    """The counters never alternate with those of responses, so only a restart of the engine is a reset."""
+    fakes, figures = engine_box(engine)
+    assert await cached(fakes, figures, None) == silent
+    own = EngineLoad(prefix_queries=22752, prefix_hits=6272)
+    assert await cached(fakes, figures, own) == (22752, 6272)
+    assert await cached(fakes, figures, None) == (None, None)
+    again = EngineLoad(prefix_queries=10, prefix_hits=0)
+    assert await cached(fakes, figures, again) == (10, 0)
+
+
+async def test_where_an_engine_does_not_count_its_responses_tell() -> None:
+    """Llama-server tells of each response how much of its prompt was cached, and has no counter."""
+    fakes, figures = engine_box("llama-server")
+    assert await cached(fakes, figures, EngineLoad(running=1)) == (124, 0)
+    assert await cached(fakes, figures, None) == (124, 0)

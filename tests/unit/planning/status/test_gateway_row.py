@@ -26,6 +26,17 @@ vllm:kv_cache_usage_perc{engine="0",model_name="x"} 0.25
 vllm:kv_cache_usage_perc{engine="1",model_name="x"} 0.5 1700000000
 vllm:gpu_cache_usage_perc{engine="1",model_name="x"} 0.9
 """
+VLLM_CACHE = """\
+vllm:prefix_cache_queries_total{engine="0",model_name="x"} 22000.0
+vllm:prefix_cache_queries_total{engine="1",model_name="x"} 752.0
+vllm:prefix_cache_queries_created{engine="0",model_name="x"} 1.7e+09
+vllm:prefix_cache_hits_total{engine="0",model_name="x"} 6272.0
+"""
+SGLANG_CACHE = """\
+sglang:prompt_tokens_total{model_name="x"} 90.0
+sglang:cached_tokens_total{cache_source="device",model_name="x"} 40.0
+sglang:cached_tokens_total{cache_source="host",model_name="x"} 1.0
+"""
 SGLANG = """\
 sglang:num_running_reqs{model_name="x"} 4.0
 sglang:num_queue_reqs{model_name="x"} 7.0
@@ -41,6 +52,8 @@ sglang:token_usage{model_name="x"} 0.28
         (VLLM, EngineLoad(running=4, queued=0, kv_cache=0.5)),
         ("vllm:gpu_cache_usage_perc 1.2\n", EngineLoad(kv_cache=1.0)),
         (SGLANG, EngineLoad(running=4, queued=7, kv_cache=0.28)),
+        (VLLM_CACHE, EngineLoad(prefix_queries=22752, prefix_hits=6272)),
+        (SGLANG_CACHE, EngineLoad(prefix_queries=90, prefix_hits=41)),
         ("", EngineLoad()),
         ("<html>\n", EngineLoad()),
         ("sglang:num_queue_reqs NaN\nsglang:num_queue_reqs -1\n", EngineLoad()),
