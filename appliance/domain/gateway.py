@@ -229,4 +229,4 @@ class EngineLoad:
     prefix_queries: int | None = None
     """Prompt tokens that were looked up in the prefix cache since the engine's start."""
     prefix_hits: int | None = None
-    """Those of them that it held."""
+    """Prompt tokens that it held, of those."""
