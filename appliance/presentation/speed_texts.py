@@ -7,6 +7,7 @@ import time
 from appliance.domain.amounts import age
 from appliance.planning.status.speed_row import (
     DECODE,
+    PREFILL,
     SeriesRow,
     SpeedRow,
     band_text,
@@ -14,6 +15,9 @@ from appliance.planning.status.speed_row import (
     rate_text,
     sparkline,
 )
+
+_VALID = "valid"
+"""Value of `appliance.domain.measurements.ProbeOutcome`, which takes time to import."""
 
 
 def loss_text(series: SeriesRow, now: float) -> str:
@@ -50,10 +54,17 @@ def baseline_text(series: SeriesRow) -> str:
 
 
 def _unmeasured(row: SpeedRow, now: float) -> str:
-    last = row.last_probe_unix_s
-    if last is None or row.last_valid_unix_s is not None or not row.last_outcome:
+    """Return why there is no rate of decoding: no probe, none that is valid, or none that counts."""
+    last = row.last_probe_unix_s if row.last_valid_unix_s is None else row.last_valid_unix_s
+    if last is None:
         return "not measured yet"
-    return f"no valid probe yet (the last {age(now - last)} ago: {_outcome(row)})"
+    prefill, probed = row.of(PREFILL), f"the last {age(now - last)} ago"
+    if prefill is not None and prefill.rate is not None:
+        return f"prefill {rate_text(prefill.rate)} tok/s, decode not measured yet"
+    if row.last_valid_unix_s is not None or row.last_outcome == _VALID:
+        # The first probes after a start are slower than those to come, and are discarded.
+        return f"warming up: valid probes do not count yet ({probed})"
+    return f"no valid probe yet ({probed}: {_outcome(row)})"
 
 
 def _outcome(row: SpeedRow) -> str:

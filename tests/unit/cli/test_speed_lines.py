@@ -13,7 +13,7 @@ from appliance.domain.measurements import ProbeOutcome, Series
 from appliance.planning.speeds import SeriesSpeed, SpeedReport
 from appliance.planning.status.speed_row import speed_row
 from tests.fakes.cli_box import CliBox
-from tests.fakes.health_server import HEALTHY, report
+from tests.fakes.health_server import HEALTHY, PREFILL, report
 
 NOW = 1_800_000_000.0
 LOST = replace(
@@ -86,14 +86,23 @@ def test_prefill_is_told_when_it_is_lost() -> None:
 
 
 NEVER: SeriesSpeed = replace(HEALTHY, rate=None)
+UNPROBED = {"last_probe_unix_s": None, "last_outcome": None, "last_valid_unix_s": None}
+WARMS_UP = "warming up: valid probes do not count yet (the last 3 min ago)"
+"""Text beside probes that were valid and are discarded, or come before a detector counts any."""
 
 
 @pytest.mark.parametrize(
     ("changes", "line"),
     [
-        ({"series": ()}, "not measured yet: next probe in 12 min"),
-        ({"series": (NEVER,), "waiting": "requests run"}, "not measured yet: requests run"),
-        ({"series": (), "next_probe_unix_s": None}, "not measured yet"),
+        ({"series": (), **UNPROBED}, "not measured yet: next probe in 12 min"),
+        ({"series": (NEVER,), **UNPROBED, "waiting": "busy"}, "not measured yet: busy"),
+        ({"series": (), **UNPROBED, "next_probe_unix_s": None}, "not measured yet"),
+        ({"series": (NEVER,)}, f"{WARMS_UP}: next probe in 12 min"),
+        ({"series": (NEVER,), "last_valid_unix_s": None}, f"{WARMS_UP}: next probe in 12 min"),
+        (
+            {"series": (NEVER, PREFILL)},
+            "prefill 1850 tok/s, decode not measured yet: next probe in 12 min",
+        ),
         (
             {
                 "series": (NEVER,),
