@@ -30,6 +30,7 @@ from appliance.protocol.control import Exit
 from appliance.protocol.control_requests import CONTROL, SwitchRequest
 from appliance.protocol.conversation.client import Conversation
 
+_TICK_S: Final = 1.0
 _NO_LEASE: Final = "nothing keeps probes away, and real requests go unnoticed"
 
 
@@ -87,9 +88,12 @@ class BenchSession:
         self._blocks: list[Block] = []
         self._leased = True
         self._spoilt = ""
+        self._evidence = BlockEvidence()
+        self.interrupted = False
+        """Whether Ctrl-C has ended the bench, whose outcome is what was measured until then."""
 
     def run(self) -> BenchOutcome:
-        """Measure every block, and return the outcome; less than ordered if the box was not ours.
+        """Measure every block, and return the outcome; less than ordered if the box was not ours, or after Ctrl-C.
 
         Raises:
             CliError: a profile does not serve, or a switch failed.
@@ -106,10 +110,15 @@ class BenchSession:
                 self._measure(applied, self._order.stages_of(block))
                 if self._spoilt:
                     break
+        except KeyboardInterrupt:
+            self._interrupt()
+        except CliError as error:  # of a switch that goes on
+            if error.status != Exit.DETACHED:
+                raise
+            self._interrupt()
         finally:
             self._progress.end()
-            for name in committed:
-                self._serve(name, again=True)
+            self._restore(committed)
         local = time.localtime(began_unix_s)
         return BenchOutcome(
             version=__version__,
@@ -123,6 +132,21 @@ class BenchSession:
             exclusive=self._order.exclusive,
             invalid=self._spoilt,
         )
+
+    def _interrupt(self) -> None:
+        done = sum(len(block.rows) for block in self._blocks)
+        ordered = sum(len(stage.prompts) for _, stage in self._order.plan)
+        self.interrupted = True
+        self._spoilt = f"interrupted after {done} of {ordered} requests"
+
+    def _restore(self, committed: Sequence[str]) -> None:
+        for name in committed:
+            try:
+                self._serve(name, again=True)
+            except CliError as error:
+                if not self.interrupted:
+                    raise
+                self._progress.say(str(error))  # the figures are told all the same
 
     def _serve(self, name: str, *, again: bool = False) -> None:
         """Make sure that a profile serves; of several, by a switch."""
@@ -150,30 +174,33 @@ class BenchSession:
         generator = LoadGenerator(
             self._client, applied, began_s=self._began_s, report=self._progress.show
         )
-        watch = asyncio.run(self._load(generator, applied, block))
-        self._blocks.append(
-            Block(
-                profile=applied.name,
-                rows=tuple(generator.rows),
-                answers=generator.answers,
-                gpus_before=watch.before,
-                gpus_loaded=watch.loaded,
-                gpus_after=watch.after,
-            )
-        )
+        self._evidence = BlockEvidence()
+        try:
+            asyncio.run(self._load(generator, applied, block))
+        finally:
+            if generator.rows:
+                self._blocks.append(
+                    Block(
+                        profile=applied.name,
+                        rows=tuple(generator.rows),
+                        answers=generator.answers,
+                        gpus_before=self._evidence.before,
+                        gpus_loaded=self._evidence.loaded,
+                        gpus_after=self._evidence.after,
+                    )
+                )
 
     async def _load(
         self, generator: LoadGenerator, applied: Applied, block: Sequence[Stage]
-    ) -> BlockEvidence:
+    ) -> None:
         health, status = Path(self._places.health_socket), Path(self._places.status_socket)
         exclusive = self._order.exclusive
         async with bench_lease(health, [applied.name], exclusive=exclusive) as lease:
             if lease.absent and self._leased:
                 self._leased = False
                 self._progress.say(f"warning: {_NO_LEASE}: {lease.absent}")
-            async with watched_gpus(status, applied) as watch:
+            async with watched_gpus(status, applied) as self._evidence:
                 await self._until_spoilt(generator, block, lease)
-        return watch
 
     async def _until_spoilt(
         self, generator: LoadGenerator, block: Sequence[Stage], lease: BenchLease
@@ -182,7 +209,9 @@ class BenchSession:
         load = asyncio.create_task(generator.run(block, lease.headers))
         spoilt = asyncio.create_task(lease.spoilt())
         try:
-            await asyncio.wait({load, spoilt}, return_when=asyncio.FIRST_COMPLETED)
+            first = asyncio.FIRST_COMPLETED
+            while not (await asyncio.wait({load, spoilt}, timeout=_TICK_S, return_when=first))[0]:
+                self._progress.tick()
             if spoilt.done():
                 self._spoilt = spoilt.result()
             else:

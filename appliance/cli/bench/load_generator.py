@@ -22,7 +22,7 @@ _CLOSE_ENOUGH: Final = 0.02
 """Share by which a long prompt may miss its length before the next one is corrected."""
 
 Report = Callable[[Stage, Sequence[RequestRow]], None]
-"""Taker of a stage and its rows so far, called after each request."""
+"""Taker of a stage and its rows so far, called at its beginning and after each request."""
 
 
 class LoadGenerator:
@@ -32,7 +32,7 @@ class LoadGenerator:
         client: Client of the gateway.
         applied: The profile.
         began_s: Beginning of the bench by the loop's clock, which the rows' times count from.
-        report: Told of each request that has ended.
+        report: Told of each stage that begins and of each request that has ended.
         timeout_s: Time for one response.
     """
 
@@ -69,6 +69,7 @@ class LoadGenerator:
         """
         for stage in stages:
             rows: list[RequestRow] = []
+            self._report(stage, rows)
             numbers = iter(range(len(stage.prompts)))
             async with asyncio.TaskGroup() as group:
                 for _ in range(stage.concurrency):

@@ -20,7 +20,7 @@ from appliance.cli.failures import CliError
 from appliance.cli.paths import Places
 from appliance.cli.plot import new_chart
 from appliance.cli.progress_lines import progress_for
-from appliance.cli.terminal import Streams
+from appliance.cli.terminal import Streams, Terminal
 from appliance.domain.errors import ApplianceError, BackendError
 from appliance.domain.gateway import is_loopback
 from appliance.domain.profile import Applied
@@ -41,39 +41,57 @@ _MOST_PROFILES: Final = 4
 
 
 def run(arguments: Arguments, streams: Streams) -> int:
-    """Measure, show the figures, and return 1 if they do not count or every request failed."""
+    """Measure, show the figures, and return 1 if they do not count or every request failed, 130 after Ctrl-C."""
     places = places_of(arguments)
     profiles = _profiles(arguments, places)
     order = _order(arguments, profiles)
     if arguments.plot is not None:
         _check_plot(arguments.plot)
-    silent = arguments.json
+    silent = arguments.json and not streams.err.interactive
     progress = BenchProgress(streams.err, order.plan, silent=silent)
-    measured = BenchSession(
+    session = BenchSession(
         order,
         places,
         _client(places),
         progress=progress,
         switching=progress_for(streams.err, silent=silent),
-    ).run()
+    )
+    measured = session.run()
     outcome = replace(measured, invalid=_fault(measured))
     document = bench_document(outcome, profiles)
-    if arguments.json:
-        streams.out.document(document)
-    elif arguments.csv:
-        streams.out.write(csv_text(row for block in outcome.blocks for row in block.rows))
-    else:
-        show_bench(outcome, profiles, streams.out)
-    if arguments.plot is not None:
-        plot_bench(arguments.plot, outcome, profiles)
+    if not session.interrupted:
+        _show(outcome, document, profiles, arguments, streams.out)
+    elif outcome.blocks:
+        try:
+            _show(outcome, document, profiles, arguments, streams.out)
+        except BrokenPipeError:  # the same Ctrl-C has ended the reader
+            os.dup2(os.open(os.devnull, os.O_WRONLY), streams.out.stream.fileno())
+            _show(outcome, document, profiles, arguments, streams.err)
     if outcome.invalid:
         progress.say(f"invalid: {outcome.invalid}")
-        return int(Exit.FAILED)
+        return int(Exit.DETACHED if session.interrupted else Exit.FAILED)
     if outcome.leased:
         _keep(places, profiles, document, progress)
     if arguments.save_baseline:
         _accept(places, profiles[0].name, streams)
     return int(Exit.OK)
+
+
+def _show(
+    outcome: BenchOutcome,
+    document: Document,
+    profiles: Sequence[Applied],
+    arguments: Arguments,
+    out: Terminal,
+) -> None:
+    if arguments.json:
+        out.document(document)
+    elif arguments.csv:
+        out.write(csv_text(row for block in outcome.blocks for row in block.rows))
+    else:
+        show_bench(outcome, profiles, out)
+    if arguments.plot is not None:
+        plot_bench(arguments.plot, outcome, profiles)
 
 
 def _check_plot(path: str) -> None:

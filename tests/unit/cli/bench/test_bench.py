@@ -5,10 +5,12 @@ import io
 import itertools
 import json
 import re
+import signal
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
 import pytest
@@ -16,6 +18,7 @@ import pytest
 from appliance.adapters.applied.gateway_file import GATEWAY_FILE, encode
 from appliance.cli.argument_parser import build_parser
 from appliance.cli.arguments import Arguments
+from appliance.cli.bench.bench_progress import BenchProgress
 from appliance.cli.failures import CliError
 from appliance.cli.schemas.output_reference import OUTPUTS
 from appliance.cli.terminal import Streams, Terminal
@@ -23,12 +26,13 @@ from appliance.cli.verbs import bench
 from appliance.domain.errors import BackendError, UnreachableError
 from appliance.domain.gateway import Configuration
 from appliance.domain.profile import WarmUp
+from appliance.planning.bench.load_plan import Workload, stages
 from appliance.protocol.control import Exit
 from appliance.protocol.conversation.codec import RequestRefusedError
 from tests.fakes.bench_engine import BenchEngine
 from tests.fakes.cli_box import CliBox
 from tests.fakes.control_server import FakeSupervisor, Hang, Story, WaitFor
-from tests.fakes.engine_server import EngineServer
+from tests.fakes.engine_server import EngineServer, Talk
 from tests.fakes.profiles import applied
 from tests.fakes.schema_validator import closed, violations
 
@@ -141,6 +145,82 @@ async def test_published_method(world: World) -> None:
     assert len(lines[2].split()) == 7
     assert "a: warm-up, one at a time  5/5" in ran.err
     assert "left" in ran.err
+
+
+class Interrupted:
+    """Bench in a process of its own, whose engine answers seven requests and then no more."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._count = itertools.count(1)
+        self._asked = asyncio.Event()
+
+    async def _talk(self, talk: Talk) -> None:
+        if next(self._count) <= 7:
+            await self._world.engine(talk)
+        else:
+            self._asked.set()
+            await talk.reader.read()
+
+    async def run(self, *words: str, reader_ends: bool = False) -> tuple[int | None, str, str]:
+        """Send SIGINT while the eighth request waits; return status, stdout and stderr."""
+        box, world = self._world.box, self._world
+        async with EngineServer(self._talk) as server:
+            configuration = replace(Configuration(port=server.port), **world.gateway)
+            (box.root / "applied" / GATEWAY_FILE).write_text(encode(configuration, "0.1.0"))
+            path = box.socket.with_name("health.sock")
+            with (
+                FakeSupervisor(box.socket, world.supervisor),
+                FakeSupervisor(path, world.health or {}),
+            ):
+                process = await asyncio.create_subprocess_exec(
+                    *box.command("bench", *words), env=box.environment, stdout=PIPE, stderr=PIPE
+                )
+                await self._asked.wait()
+                if reader_ends:
+                    process._transport.get_pipe_transport(1).close()  # type: ignore[attr-defined]
+                process.send_signal(signal.SIGINT)
+                out, err = await process.communicate()
+        return process.returncode, out.decode(), err.decode()
+
+
+@pytest.mark.parametrize("reader_ends", [False, True])
+async def test_ctrl_c_tells_what_was_measured_until_then(
+    world: World, *, reader_ends: bool
+) -> None:
+    """The figures so far are printed with status 130, on stderr where the same Ctrl-C has ended ``| cat``."""
+    status_, out, err = await Interrupted(world).run("a", reader_ends=reader_ends)
+    assert status_ == 130
+    assert "Traceback" not in err
+    assert "invalid: interrupted after 7 of 10 requests" in err
+    figures = err if reader_ends else out
+    assert "INVALID: interrupted" in figures
+    assert "lru-cache" in figures
+
+
+async def test_an_interrupted_bench_prints_its_document(world: World) -> None:
+    """Raw rows of the seven requests are in the JSON, which says that the figures do not count."""
+    status_, out, _ = await Interrupted(world).run("a", "--json")
+    document = json.loads(out)
+    assert violations(document, SCHEMA) == []
+    assert (status_, document["appliance"]["valid"]) == (130, False)
+    assert document["appliance"]["invalid"] == "interrupted after 7 of 10 requests"
+
+
+async def test_a_bench_without_a_terminal_is_never_silent_for_long(world: World) -> None:
+    """A stage is told when it begins and when it ends, and a long wait in between each half minute."""
+    clock, err = itertools.count(), io.StringIO()
+    order = [("a", stage) for stage in stages(Workload(runs=1), first_run=1)]
+    progress = BenchProgress(Terminal(stream=err), order, clock=lambda: float(next(clock)))
+    progress.show(order[0][1], [])
+    assert err.getvalue() == "a: warm-up, one at a time  0/5\n"
+    for _ in range(100):
+        progress.tick()
+    told = err.getvalue().splitlines()[1:]
+    assert len(told) > 3
+    assert all("0/5  waiting for " in line for line in told)
+    ran = await world.run("a")
+    assert ran.err.splitlines()[0] == "a: warm-up, one at a time  0/5"
 
 
 async def test_lease_is_held_and_figures_are_kept(world: World) -> None:
