@@ -30,6 +30,7 @@ class TrapName(StrEnum):
     NCCL_P2P_OFF = "nccl-p2p-off"
     NO_MTP_WEIGHTS = "no-mtp-weights"
     PARALLEL_UNSET = "parallel-unset"
+    PARSER_WITHOUT_THINKING = "parser-without-thinking"
     PINNED_CPUS = "pinned-cpus"
     PROMPT_CACHE = "prompt-cache"
     Q4_0_CACHE_ON_BLACKWELL = "q4-0-cache-on-blackwell"

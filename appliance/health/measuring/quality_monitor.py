@@ -15,6 +15,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Final, Protocol
 
 from appliance.domain.errors import LaneBusyError
@@ -44,7 +45,7 @@ from appliance.planning.quality.expectation import (
     judge_status,
 )
 from appliance.planning.quality.pass_rate import HOUR_S
-from appliance.planning.quality.quality_message import refused_text
+from appliance.planning.quality.quality_message import fault_hint, refused_text
 from appliance.planning.quality.quality_record import (
     QualityRecord,
     accept_quality,
@@ -311,6 +312,8 @@ class QualityMonitor:
         self._schedule = after_request(
             self._schedule, began_s=began_s, now_s=self._clock.monotonic_s()
         )
+        if verdict.outcome in {CanaryOutcome.MALFORMED, CanaryOutcome.UNMET}:
+            return replace(verdict, fault=f"{verdict.fault}{fault_hint(applied, canary)}")
         return verdict
 
     async def _verdict(self, applied: Applied, canary: Canary) -> CanaryVerdict:

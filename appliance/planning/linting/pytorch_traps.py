@@ -102,6 +102,16 @@ def _reasoning_parser(facts: LintFacts) -> str | None:
     return f"{family} models think, thinking is unset" if family in _THINKING_FAMILIES else None
 
 
+def _parser_without_thinking(facts: LintFacts) -> str | None:
+    parser, thinking = (
+        options_of(VllmOptions, facts.profile).reasoning_parser,
+        facts.profile.thinking,
+    )
+    if parser is None or thinking is None or thinking.on:
+        return None
+    return f"thinking is off, reasoning_parser is {parser}"
+
+
 def _parallel_unset(facts: LintFacts) -> str | None:
     if facts.profile.parallel is not None or facts.traits is None or not facts.traits.is_hybrid:
         return None
@@ -208,6 +218,17 @@ TRAPS: Final = (
         checked="2026-11-25",
         options=_BOTH,
         finds=_reasoning_parser,
+    ),
+    Trap(
+        name=TrapName.PARSER_WITHOUT_THINKING,
+        statement="vLLM holds answers to a JSON schema, and to a required tool, only after the end of a thought,"
+        " which the parser waits for in vain: clients get free text",
+        keys=("reasoning_parser", "thinking"),
+        advice="remove reasoning_parser: without thoughts there is nothing to part",
+        source="vLLM issue #27447, pull requests #18879 and #52430; a comparison of answers with vLLM's own, November 2026",
+        checked="2026-11-28",
+        options=_VLLM,
+        finds=_parser_without_thinking,
     ),
     Trap(
         name=TrapName.PARALLEL_UNSET,

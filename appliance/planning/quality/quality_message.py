@@ -5,14 +5,17 @@ As other sentences of events they have neither the profile's name before them no
 
 from typing import Final
 
-from appliance.planning.quality.canary import OWN
+from appliance.domain.profile import Applied
+from appliance.domain.trap_names import TrapName
+from appliance.planning.quality.canary import OWN, Canary
 from appliance.planning.quality.pass_rate import PassRate
-from appliance.planning.quality.standard_canaries import SCHEMA_GROUP, TOOLS_GROUP
+from appliance.planning.quality.standard_canaries import REQUIRED_TOOL, SCHEMA_GROUP, TOOLS_GROUP
 
 _SUBJECTS: Final = {
     SCHEMA_GROUP: "answers by a JSON schema",
     TOOLS_GROUP: "tool calls",
 }
+_PARSER: Final = "--reasoning-parser"
 _RECENT: Final = 24
 """Runs of which a message tells how many failed: those that made the loss, rather than a week."""
 
@@ -25,6 +28,13 @@ def group_subject(group: str) -> str:
 def canary_subject(name: str) -> str:
     """Return the name of a canary as people know it."""
     return name.removeprefix(OWN)
+
+
+def fault_hint(applied: Applied, canary: Canary) -> str:
+    """Return what of a profile a fault of a canary comes from, as an end of its phrase; empty: not known."""
+    holds = canary.group == SCHEMA_GROUP or canary.name.startswith(REQUIRED_TOOL)
+    parses_nothing = _PARSER in applied.command and applied.abilities.reasoning is False
+    return f" (trap {TrapName.PARSER_WITHOUT_THINKING})" if holds and parses_nothing else ""
 
 
 def refused_text(profile: str, directory: str, problem: str) -> str:

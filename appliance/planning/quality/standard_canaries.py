@@ -16,6 +16,9 @@ SCHEMA_GROUP: Final = "schema"
 TOOLS_GROUP: Final = "tools"
 TOOLS_PREFIX: Final = "tool-"
 """Beginning of the names of canaries that ask for a tool call."""
+_REQUIRED: Final = "required"
+REQUIRED_TOOL: Final = f"{TOOLS_PREFIX}{_REQUIRED}"
+"""Beginning of those that leave the model no choice."""
 _SUBJECTS: Final = (
     ("Lyon", "water the plants"),
     ("Kyoto", 'read the paper "On Growth"'),
@@ -76,7 +79,7 @@ def standard_canaries(number: int, *, tools: bool) -> Sequence[Canary]:
         return schemas
     calls = [
         _tool_canary(task, 5 + number % 50, choice=choice, streamed=streamed)
-        for choice in ("auto", "required")
+        for choice in ("auto", _REQUIRED)
         for streamed in (False, True)
     ]
     return [*schemas, *calls]

@@ -10,7 +10,7 @@ import pytest
 
 from appliance.domain.errors import LaneBusyError
 from appliance.domain.measurements import EventKind
-from appliance.domain.profile import WarmUp
+from appliance.domain.profile import Abilities, WarmUp
 from appliance.health.box_view import ProfileView
 from appliance.health.measuring.quality_monitor import STATE_KEY, QualityMonitor
 from appliance.planning.probing.schedule import ProbeConditions
@@ -259,6 +259,41 @@ async def test_never_passed() -> None:
             "canary schema has never passed: the engine refuses the request: status 400" in trouble
         )
         assert trouble.endswith("3 more have never passed")
+
+
+@pytest.mark.parametrize(
+    ("reasoning", "command", "names_trap"),
+    [
+        (False, ("vllm", "--reasoning-parser", "qwen3"), True),
+        (True, ("vllm", "--reasoning-parser", "qwen3"), False),
+        (False, ("vllm",), False),
+    ],
+)
+async def test_free_text_of_a_parser_without_thinking(
+    reasoning: bool,  # noqa: FBT001
+    command: tuple[str, ...],
+    names_trap: bool,  # noqa: FBT001
+) -> None:
+    """Free text for a schema or a required tool names the trap of the profile that it comes from."""
+    served = replace(GENESIS, command=command, abilities=Abilities(reasoning=reasoning))
+    async with serving(
+        lambda request: chat_answer(
+            {"content": "Lyon is a city."},
+            streamed=request.body is not None and bool(request.body["stream"]),
+        ),
+        view=replace(VIEW, applied=served),
+    ) as box:
+        await advance(3 * HOUR_S)
+        trap = " (trap parser-without-thinking)" * names_trap
+        assert {run.detail for run in box.store.runs if run.canary == "schema"} == {
+            f"the answer is no JSON{trap}"
+        }
+        trouble = box.monitor.trouble
+        assert f"canary tool-required has never passed: no tool was called{trap}" in trouble
+        assert (
+            f"canary tool-auto has never passed: no tool was called{trap}" not in trouble
+            or not trap
+        )
 
 
 async def test_overloaded_engine() -> None:

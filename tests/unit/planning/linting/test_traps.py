@@ -150,6 +150,10 @@ CASES: Mapping[TrapName, tuple[Case, Case]] = {
         case("vllm", traits=HYBRID),
         case("vllm", "thinking = 'off'", traits=HYBRID),
     ),
+    TrapName.PARSER_WITHOUT_THINKING: (
+        case("vllm", "thinking = 'off'", "reasoning_parser = 'qwen3'"),
+        case("vllm", "thinking = 'on'", "reasoning_parser = 'qwen3'"),
+    ),
     TrapName.PARALLEL_UNSET: (
         case("vllm", traits=HYBRID),
         case("vllm", "parallel = 2", traits=HYBRID),
@@ -271,6 +275,12 @@ OTHERS = [
         case("vllm", "", "reasoning_parser = 'qwen3'", traits=HYBRID),
     ),
     (TrapName.REASONING_PARSER, False, case("vllm")),
+    (TrapName.PARSER_WITHOUT_THINKING, False, case("vllm", "thinking = 'off'")),
+    (
+        TrapName.PARSER_WITHOUT_THINKING,
+        False,
+        case("sglang", "thinking = 'off'", "reasoning_parser = 'qwen3'"),
+    ),
     (TrapName.PARALLEL_UNSET, False, case("vllm", traits=ModelTraits(family="qwen3"))),
     (TrapName.FP8_EMULATED, True, case("vllm", "", "quantization = 'fp8'", on=TWO_3090)),
     (
