@@ -8,7 +8,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from pydantic_settings import NoDecode
 
 from appliance.adapters.toml.tables import AbsolutePath, Deadline, Duration, Port, Size, wrong
-from appliance.domain.gateway import Configuration, Limits
+from appliance.domain.gateway import LOOPBACK_ADDRESSES, Configuration, Limits
 from appliance.domain.value_types import TypeName, shown
 from appliance.settings_network import Names, Places, is_address, split_list
 
@@ -51,7 +51,7 @@ class GatewaySettings(BaseModel):
 
     port: Port = Field(default=8010, description="port of the gateway; no profile may use it")
     listen: Places = Field(
-        default=["127.0.0.1"],
+        default=[*LOOPBACK_ADDRESSES],
         description="addresses to listen on, and names of network interfaces, which may appear later; other "
         "machines need keys",
     )

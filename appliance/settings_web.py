@@ -5,6 +5,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field
 
 from appliance.adapters.toml.tables import Duration
+from appliance.domain.gateway import LOOPBACK_ADDRESSES
 from appliance.settings_network import Addresses, Names
 
 
@@ -18,7 +19,7 @@ class WebSettings(BaseModel):
         description="whether API, metrics and page answer; false: every request is refused",
     )
     listen: Addresses = Field(
-        default=["127.0.0.1"],
+        default=[*LOOPBACK_ADDRESSES],
         description="addresses to listen on, in force after `appliance apply`; other machines need an"
         " operator's token for whatever they ask",
     )

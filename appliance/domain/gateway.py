@@ -3,9 +3,14 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import Final
 
 from appliance.domain.paths import REQUEST_SOCKET, STATE_DIR
 from appliance.domain.profile import Endpoint
+
+LOOPBACK_ADDRESSES: Final = ("127.0.0.1", "::1")
+"""Addresses to listen on where the settings name none: many clients try ``::1`` first for ``localhost``,
+and a program of another user could have it otherwise."""
 
 
 class Api(StrEnum):
@@ -163,7 +168,7 @@ class Configuration:
     """Settings of the gateway, as `appliance apply` compiled them."""
 
     port: int = 8010
-    addresses: tuple[str, ...] = ("127.0.0.1",)
+    addresses: tuple[str, ...] = LOOPBACK_ADDRESSES
     """IPv4 and IPv6 addresses to listen on, never a wildcard."""
     interfaces: tuple[str, ...] = ()
     """Network interfaces, on each address of which the gateway listens whenever it exists."""

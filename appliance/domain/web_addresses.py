@@ -4,9 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from ipaddress import ip_address
 
-from appliance.domain.gateway import is_loopback
-
-_USUAL = ("127.0.0.1",)
+from appliance.domain.gateway import LOOPBACK_ADDRESSES, is_loopback
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,7 +12,7 @@ class WebAddresses:
     """Port and addresses of the status API, as the settings name them."""
 
     port: int = 8011
-    addresses: tuple[str, ...] = _USUAL
+    addresses: tuple[str, ...] = LOOPBACK_ADDRESSES
     """IPv4 and IPv6 addresses to listen on, never a wildcard."""
 
     def beyond_loopback(self) -> tuple[str, ...]:
@@ -24,7 +22,7 @@ class WebAddresses:
     def on_loopback(self) -> "WebAddresses":
         """Return these without the addresses that other machines can reach, and never none."""
         own = tuple(address for address in self.addresses if is_loopback(address))
-        return replace(self, addresses=own or _USUAL)
+        return replace(self, addresses=own or LOOPBACK_ADDRESSES)
 
     def strangers(self, bound: Iterable[tuple[str, int]]) -> tuple[tuple[str, int], ...]:
         """Return the sockets, by address and port, that other machines reach and that are not named here."""

@@ -20,6 +20,7 @@ REFUSED = 7
 FAR = "ip netns exec far"
 """Another machine: a network of its own at the other end of a cable."""
 ASK = """curl -sN -m 20 {url}/v1/completions -d '{{"model":"a","prompt":"x","stream":true}}'"""
+USUAL = {"127.0.0.1:8010", "[::1]:8010"}
 NEW_CERTIFICATE = (
     "openssl req -x509 -nodes -newkey ec -pkeyopt ec_paramgen_curve:P-256 -subj /CN=box -days 2"
     " -keyout /etc/tls/key.pem -out /etc/tls/chain.pem 2>/dev/null"
@@ -96,11 +97,35 @@ def code(box: Box, url: str, *, far: bool = False, key: bool = False, more: str 
 
 def test_it_is_there_when_it_is_asked_for(fleet: Fleet) -> None:
     """The gateway listens on loopback alone; stopped, the first client starts it again."""
-    assert listened(fleet.box) == {"127.0.0.1:8010"}
+    assert listened(fleet.box) == USUAL
     fleet.box.run(f"systemctl stop {GATEWAY}")
-    assert listened(fleet.box) == {"127.0.0.1:8010"}
+    assert listened(fleet.box) == USUAL
     assert "data: [DONE]" in fleet.box.run(ASK.format(url=HERE)).stdout
     assert main_pid(fleet.box)
+
+
+def test_loopback_without_ipv6(fleet: Fleet) -> None:
+    """Clients that try ::1 first are served there; where it is off, both sockets start, and 127.0.0.1 is served."""
+    sockets = "appliance-gateway.socket appliance-web.socket"
+    both = [HERE, "http://localhost:8010", "http://[::1]:8010"]
+    page = [f"http://{host}:8011/livez" for host in ("127.0.0.1", "[::1]")]
+    assert [code(fleet.box, url) for url in both] == ["200"] * 3
+    assert [head(fleet.box, url) for url in page] == ["200"] * 2
+    off = "sysctl -qw net.ipv6.conf.lo.disable_ipv6"
+    try:
+        fleet.box.run(f"{off}=1; systemctl stop {GATEWAY} appliance-web.service {sockets}")
+        fleet.box.run(f"systemctl start {sockets}; systemctl is-active {sockets}")
+        assert [code(fleet.box, url) for url in both] == ["200", "200", "000"]
+        assert [head(fleet.box, url) for url in page] == ["200", "000"]
+        assert "cannot listen" not in fleet.box.run(f"journalctl -b -u {GATEWAY} -p err").stdout
+    finally:
+        fleet.box.run(f"{off}=0")
+    assert [code(fleet.box, url) for url in both] == ["200"] * 3
+
+
+def head(box: Box, url: str) -> str:
+    """The status that HEAD gets; 000: no answer."""
+    return box.run(f"curl -sI -o /dev/null -m 5 -w '%{{http_code}}' {url}", check=False).stdout
 
 
 def test_it_is_confined(fleet: Fleet) -> None:

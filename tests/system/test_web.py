@@ -24,6 +24,7 @@ USUAL: Final = f'[web]\nidle = "{IDLE_S}s"\n'
 FAR: Final = "ip netns exec far"
 """Another machine: a network of its own at the other end of a cable."""
 NEAR: Final = "10.20.0.1"
+LOOPBACK: Final = frozenset({"127.0.0.1", "[::1]"})
 REFUSED: Final = 7
 TIMED_OUT: Final = 28
 """Exit statuses of curl for a refused connection, and for one without an answer."""
@@ -153,7 +154,7 @@ class Cabled:
 
     box: Box
 
-    def apply(self, more: str = f'listen = ["127.0.0.1", "{NEAR}"]\n', top: str = "") -> str:
+    def apply(self, more: str = f'listen = ["127.0.0.1", "::1", "{NEAR}"]\n', top: str = "") -> str:
         """Apply with these lines in [web]; returns exit status, errors and what changed."""
         self.box.write(SETTINGS, f"{top}{USUAL}{more}")
         done = self.box.run("appliance apply", check=False)
@@ -202,12 +203,12 @@ def test_other_machines_reach_it_with_a_token_alone(cabled: Cabled) -> None:
     """By the settings, once applied, and only while a token exists: nothing is open by mistake."""
     box = cabled.box
     assert "78 the status API stays on this machine" in cabled.apply()
-    assert cabled.listening() == {"127.0.0.1"}
+    assert cabled.listening() == LOOPBACK
     assert cabled.ask("/livez").endswith(f" {REFUSED}")
 
     box.run("appliance token add phone >/root/token")
     assert "create appliance-web.socket.d/50-applied.conf" in cabled.apply()
-    assert cabled.listening() == {"127.0.0.1", NEAR}
+    assert cabled.listening() == {*LOOPBACK, NEAR}
     assert [cabled.ask(p) for p in ("/livez", "/api/v1/status", "/metrics")] == ["401"] * 3
     assert [cabled.ask(p) for p in ("/", "/login")] == ["303", "200"]
     assert [cabled.ask(p, token=True) for p in ("/", "/api/v1/status", "/metrics")] == ["200"] * 3
@@ -223,13 +224,13 @@ def test_other_machines_reach_it_with_a_token_alone(cabled: Cabled) -> None:
     assert cabled.ask("/livez", token=True).startswith("000 ")
 
     assert "78 the status API stays on this machine" in cabled.apply()
-    assert cabled.listening() == {"127.0.0.1"}
+    assert cabled.listening() == LOOPBACK
     assert cabled.ask("/livez", token=True).endswith(f" {REFUSED}")
     box.run("appliance token add phone >/root/token")
     assert cabled.apply().startswith("0 ")
     assert cabled.ask("/livez", token=True) == "200"
     assert "remove appliance-web.socket.d/50-applied.conf" in cabled.apply("")
-    assert cabled.listening() == {"127.0.0.1"}
+    assert cabled.listening() == LOOPBACK
 
 
 def test_a_socket_unit_that_was_changed_by_hand_opens_nothing(cabled: Cabled) -> None:
@@ -240,7 +241,7 @@ def test_a_socket_unit_that_was_changed_by_hand_opens_nothing(cabled: Cabled) ->
     for more, is_dropped in (("", True), ("IPAddressAllow=any\n", False)):
         box.unit("appliance-web.socket.d/60-mine.conf", lines + more)
         box.run(f"systemctl stop {WEB} appliance-web.socket; systemctl start appliance-web.socket")
-        assert cabled.listening() == {"127.0.0.1", NEAR}
+        assert cabled.listening() == {*LOOPBACK, NEAR}
         answer = cabled.ask("/livez", token=True, within_s=3 if is_dropped else 60)
         assert answer.startswith("000 ")
         assert answer.endswith(f" {TIMED_OUT}") is is_dropped

@@ -287,7 +287,10 @@ def test_the_gateway_hands_over_on_a_reload() -> None:
 def test_the_gateways_address_is_loopback_until_settings_say_otherwise() -> None:
     """And its other door is for the supervisor's user alone."""
     socket = "appliance-gateway.socket"
-    assert values(socket, "ListenStream", "Socket") == ["127.0.0.1:8010", paths.GATEWAY_SOCKET]
+    assert values(socket, "ListenStream", "Socket") == [
+        *("127.0.0.1:8010", "[::1]:8010"),
+        paths.GATEWAY_SOCKET,
+    ]
     assert values(socket, "SocketMode", "Socket") == ["0600"]
     assert values(socket, "SocketUser", "Socket") == values(SUPERVISOR, "User", "Service")
     assert values(socket, "FreeBind", "Socket") == ["yes"]
@@ -448,7 +451,7 @@ def test_what_the_agent_lets_others_read_goes_with_it() -> None:
 
 def test_the_status_api_is_reached_on_this_machine_and_reaches_nobody() -> None:
     """The socket is systemd's, on loopback; the process has no network of its own and no rights but to look."""
-    assert values(WEB_SOCKET_UNIT, "ListenStream", "Socket") == ["127.0.0.1:8011"]
+    assert values(WEB_SOCKET_UNIT, "ListenStream", "Socket") == ["127.0.0.1:8011", "[::1]:8011"]
     assert values(WEB_SOCKET_UNIT, "IPAddressDeny", "Socket") == ["any"]
     assert values(WEB_SOCKET_UNIT, "IPAddressAllow", "Socket") == ["localhost"]
     assert values(WEB_SOCKET_UNIT, "TriggerLimitIntervalSec", "Socket") == ["0"]
@@ -575,3 +578,10 @@ def can_chown(directory: Path) -> bool:
     except PermissionError:
         return False
     return True
+
+
+@pytest.mark.parametrize("socket", ["appliance-gateway.socket", WEB_SOCKET_UNIT])
+def test_an_address_of_ipv6_costs_no_box_without_it_its_socket(socket: str) -> None:
+    """An address of loopback that is off (net.ipv6.conf.lo.disable_ipv6) is bound all the same, apart from IPv4's."""
+    assert values(socket, "FreeBind", "Socket") == ["yes"]
+    assert values(socket, "BindIPv6Only", "Socket") == ["ipv6-only"]

@@ -16,6 +16,7 @@ by another one (SO_BINDTODEVICE), whatever address it was sent to.
 
 import asyncio
 import contextlib
+import errno
 import logging
 import socket
 import struct
@@ -201,7 +202,9 @@ class Listeners:
             try:
                 self._sockets[address] = bind_listener(address)
             except OSError as error:
-                self._log_once(address, error)
+                if not (address.is_loopback and error.errno == errno.EAFNOSUPPORT):
+                    # A kernel without IPv6 has no ::1 that a client could ask.
+                    self._log_once(address, error)
                 return
             self._store.keep(self._sockets[address], address.name)
         self._refused.discard(address)

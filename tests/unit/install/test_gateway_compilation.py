@@ -19,7 +19,7 @@ gpus = []
 [command]
 argv = ["/bin/true", "{port}"]
 """
-WIDE = 'listen = ["127.0.0.1", "10.10.10.1", "wg0"]\n'
+WIDE = 'listen = ["127.0.0.1", "::1", "10.10.10.1", "wg0"]\n'
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def box(tmp_path: Path) -> ApplyBox:
 def test_an_untouched_box_says_what_the_gateway_assumes(box: ApplyBox) -> None:
     """The file is there, and nobody is told, because nothing is new."""
     assert box.apply("") == Exit.OK
-    assert (box.told.addresses, box.told.port) == (("127.0.0.1",), 8010)
+    assert (box.told.addresses, box.told.port) == (("127.0.0.1", "::1"), 8010)
     assert not box.drop_in(SOCKET_DROP_IN).exists()
     box.apply("")
     assert box.manager.calls == []

@@ -9,7 +9,7 @@ from appliance.planning.units.daemon_drop_ins import WEB_DROP_IN
 from appliance.protocol.control import Exit
 from tests.fakes.apply_box import ApplyBox
 
-WIDE = 'listen = ["127.0.0.1", "10.10.10.1"]\n'
+WIDE = 'listen = ["127.0.0.1", "::1", "10.10.10.1"]\n'
 REOPENED = "reopen appliance-web.socket, appliance-web.service"
 OF_ROOT = OperatorToken(name="phone", uid=0, user="root")
 

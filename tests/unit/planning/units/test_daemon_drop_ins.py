@@ -60,6 +60,7 @@ def test_the_page_listens_where_it_is_told_to() -> None:
         "[Socket]",
         "ListenStream=",
         "ListenStream=127.0.0.1:8012",
+        "ListenStream=[::1]:8012",
     ]
 
 
