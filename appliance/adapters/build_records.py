@@ -6,6 +6,8 @@ cannot be read is as if absent.
 
 from __future__ import annotations
 
+import os
+
 from appliance.adapters.files.regular import read_small_file, stamp
 from appliance.protocol.build_record import MAX_BYTES, BuildRecord, decoded
 
@@ -56,6 +58,8 @@ def current_build(path: str, program: str, *, certain: bool = False) -> EngineBu
 class CurrentBuilds:
     """Current builds of engines, for one command: each record is read once.
 
+    A profile whose program has answered for another profile has that build: all ask it the same.
+
     Args:
         directory: Of the records.
     """
@@ -63,14 +67,34 @@ class CurrentBuilds:
     def __init__(self, directory: str) -> None:
         self._directory = directory
         self._known: dict[tuple[str, str], EngineBuild | None] = {}
+        self._others: dict[str, list[str]] | None = None
+        """Paths of the records by program; None: nobody has needed them yet."""
 
     def of(self, applied: Applied) -> EngineBuild | None:
         """Return the build of a profile's engine; None: nobody has asked since its files changed."""
         key = applied.name, applied.binary
         if key not in self._known:
             path = f"{self._directory}/{applied.name}.json"
-            self._known[key] = current_build(path, applied.binary)
+            others = (current_build(other, applied.binary) for other in self._told(applied.binary))
+            build = current_build(path, applied.binary)
+            self._known[key] = build or next(filter(None, others), None)
         return self._known[key]
+
+    def _told(self, program: str) -> list[str]:
+        """Return the paths of the records of a program."""
+        if self._others is None:
+            self._others = {}
+            for path in _records(self._directory):
+                if (record := read_record(path)) is not None:
+                    self._others.setdefault(record.program, []).append(path)
+        return self._others.get(program, [])
+
+
+def _records(directory: str) -> list[str]:
+    try:
+        return sorted(f"{directory}/{name}" for name in os.listdir(directory))  # noqa: PTH208
+    except OSError:
+        return []
 
 
 def current_builds(catalogue: Catalogue, directory: str) -> dict[str, EngineBuild]:

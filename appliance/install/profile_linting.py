@@ -4,6 +4,7 @@ Headers of models were read when the profiles were compiled. The GPUs are asked 
 together, and only if one has a trap that depends on them, through a child process that may hang.
 """
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -14,7 +15,10 @@ from appliance.adapters.systemd.unit_files import lacks_file
 from appliance.domain.engine_build import EngineBuild
 from appliance.domain.errors import ApplianceError
 from appliance.domain.gpu_hardware import GpuHardware
+from appliance.domain.profile import Applied
 from appliance.domain.spec import Profile
+from appliance.planning.admission.build_findings import build_findings, unasked_sentence
+from appliance.planning.admission.findings import Level, PreflightFinding, warn
 from appliance.planning.linting.lint import (
     Lint,
     SprungTrap,
@@ -55,7 +59,17 @@ class LintReport:
     """Lints by the paths of the profiles' files: a file may be linted that has the name of another profile."""
     builds: Mapping[str, EngineBuild | None]
     """Builds of the profiles' engines, as far as they are known, by the same paths."""
+    options: Mapping[str, tuple[PreflightFinding, ...]] = field(default_factory=dict)
+    """What a switch would find against the options of each command, as far as builds are known; by the same
+    paths."""
     look: HardwareLook = field(default_factory=HardwareLook)
+
+    @property
+    def is_clean(self) -> bool:
+        """Tell whether no profile has a trap, and none an option that a switch would refuse."""
+        found = (one for findings in self.options.values() for one in findings)
+        sprung = any(lint.sprung for lint in self.lints.values())
+        return not sprung and all(one.level is not Level.REFUSE for one in found)
 
 
 def look_at_gpus() -> HardwareLook:
@@ -101,8 +115,22 @@ def lint_profiles(
     return LintReport(
         lints={path: lint(facts[path], found[path], look.gpus) for path in facts},
         builds={path: one.build for path, one in facts.items()},
+        options={path: option_warnings(one.applied, one.build) for path, one in facts.items()},
         look=look,
     )
+
+
+def option_warnings(applied: Applied, build: EngineBuild | None) -> tuple[PreflightFinding, ...]:
+    """Return the findings of a switch on the options of a command, and whether they were looked at."""
+    found = [one for one in build_findings(applied, build) if one.level is not Level.OK]
+    unasked = unasked_options(applied, build)
+    return (*found, *([warn(unasked)] if unasked else ()))
+
+
+def unasked_options(applied: Applied, build: EngineBuild | None) -> str:
+    """Return that nobody has compared the options of a profile; empty: they were, or its program is missing."""
+    is_there = os.access(applied.binary, os.F_OK)
+    return unasked_sentence(applied, build) if is_there else ""
 
 
 def trap_warnings(

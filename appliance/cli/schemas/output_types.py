@@ -251,6 +251,8 @@ class LintedProfile(TypedDict):
     """Traps that the profile has on some GPUs, where they could not be read."""
     notes: list[str]
     """Sentences about names in `allow_traps` that mean nothing any more."""
+    options: NotRequired[list[str]]
+    """Sentences about options that the engine's program lacks, or that nobody has compared with it yet."""
 
 
 class LintedGpu(TypedDict):

@@ -7,7 +7,7 @@ from appliance.cli.arguments import Arguments
 from appliance.cli.checked_profiles import Checked, ProfileCheck, check_profiles
 from appliance.cli.terminal import Streams
 from appliance.domain.names import unit_of
-from appliance.install.profile_linting import trap_warnings
+from appliance.install.profile_linting import trap_warnings, unasked_options
 from appliance.install.start_warnings import start_warnings
 from appliance.planning.units.backend_unit import render
 from appliance.protocol.control import Exit
@@ -37,7 +37,9 @@ def _with_warnings(check: ProfileCheck) -> list[Checked]:
         if one.spec is not None:
             applied = one.spec.applied
             starts = start_warnings({applied.name: applied}, unit_dir, builds)
-            warnings = (*starts, *traps[applied.source_path])
+            unasked = unasked_options(applied, builds.of(applied))
+            options = (f"{applied.name}: {unasked}",) if unasked else ()
+            warnings = (*starts, *options, *traps[applied.source_path])
         found.append(replace(one, warnings=warnings))
     return found
 

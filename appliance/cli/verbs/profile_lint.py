@@ -18,7 +18,7 @@ from appliance.protocol.control import Exit
 
 
 def run(arguments: Arguments, streams: Streams) -> int:
-    """Print the traps of profiles; 0: none, 1: some profile has one, 78: some file is wrong."""
+    """Print traps, and options that programs lack; 0: none, 1: some profile has one, 78: some file is wrong."""
     check = check_profiles(arguments.targets)
     checked, report = check.profiles, lint_profiles(check.specs, check.builds())
     if arguments.json:
@@ -27,7 +27,7 @@ def run(arguments: Arguments, streams: Streams) -> int:
         _print(checked, report, streams)
     if any(one.error for one in checked):
         return int(Exit.CONFIG)
-    return int(Exit.FAILED if any(lint.sprung for lint in report.lints.values()) else Exit.OK)
+    return int(Exit.OK if report.is_clean else Exit.FAILED)
 
 
 def _lint_of(checked: Checked, report: LintReport) -> Lint | None:
@@ -45,8 +45,16 @@ def _print(checked: Sequence[Checked], report: LintReport, streams: Streams) -> 
             continue
         for line in _lines(one.file, lint, report, streams.out):
             streams.out.line(line)
+        for option in _options_of(one, report):
+            streams.out.line(f"  {option}")
     if not checked:
         streams.err.line("there is no profile to check")
+
+
+def _options_of(checked: Checked, report: LintReport) -> list[str]:
+    """Return the sentences about options of a profile that its program lacks, or that nobody could compare."""
+    path = "" if checked.spec is None else checked.spec.applied.source_path
+    return [one.text for one in report.options.get(path, ())]
 
 
 def _lines(file: str, lint: Lint, report: LintReport, terminal: Terminal) -> Iterator[str]:
@@ -93,6 +101,7 @@ def _profile_row(one: Checked, report: LintReport) -> dict[str, object]:
         "allowed": [str(trap) for trap in lint.allowed],
         "unchecked": [str(trap) for trap in lint.unchecked],
         "notes": list(lint.notes),
+        "options": _options_of(one, report),
     }
 
 

@@ -11,6 +11,7 @@ from appliance.domain.engine_build import EngineBuild
 from appliance.domain.profile import Applied
 from appliance.domain.spelling import Lack, lacks
 from appliance.engines import ENGINES
+from appliance.engines.shared.engine import Engine
 from appliance.planning.admission.findings import PreflightFinding, fine, refuse, warn
 from appliance.planning.wording import closest, printable
 
@@ -49,13 +50,37 @@ def lacking_options(applied: Applied, build: EngineBuild) -> tuple[str, ...]:
 def _sentence(applied: Applied, build: EngineBuild, lack: Lack) -> str:
     file = applied.source_path.rpartition("/")[2]
     engine = ENGINES.get(applied.engine)
-    key = (
-        "extra_args" if engine is None else engine.option_table.keys.get(lack.option, "extra_args")
-    )
+    key = "extra_args" if engine is None else _key(engine, lack.option)
     program = f"{applied.binary} ({printable(build.version)})" if build.version else applied.binary
     verb = "does not have" if build.is_complete else "does not seem to have"
+    if not key:
+        text = (
+            f"the appliance gives {_shown(lack)} to each {applied.engine}, which {program} {verb}"
+        )
+        return f"{text}{_hint(lack, build)}: install another build"
     text = f"{key} in {file} needs {_shown(lack)}, which {program} {verb}"
     return f"{text}{_hint(lack, build)}: install another build, or change {key}"
+
+
+def unasked_sentence(applied: Applied, build: EngineBuild | None) -> str:
+    """Return that the options of a profile were not compared with its program's; empty: they were.
+
+    The program is asked in the sandbox of its unit: for that its profile has to be applied.
+    """
+    if build is not None or not is_asked(applied):
+        return ""
+    return (
+        f"the options of {applied.binary} are not known yet, so none was checked:"
+        f" sudo appliance apply, then appliance switch {applied.name} --dry-run"
+    )
+
+
+def _key(engine: Engine, option: str) -> str:
+    """Return the key that an option is written from; empty: the appliance adds it, whatever the profile says."""
+    if key := engine.option_table.keys.get(option):
+        return key
+    rules = engine.arguments
+    return "" if rules is not None and rules.reason_against(option) else "extra_args"
 
 
 def _shown(lack: Lack) -> str:

@@ -84,6 +84,19 @@ def test_builds_are_found_by_profile(tmp_path: Path, program: Path) -> None:
     assert current_builds(profiles, str(tmp_path)).keys() == {"l"}
 
 
+def test_a_program_that_has_answered_for_another_profile_is_known(
+    tmp_path: Path, program: Path
+) -> None:
+    """A new profile is checked against what its program said when another profile asked."""
+    new = replace(applied("new", "cpu"), binary=str(program))
+    build = CurrentBuilds(str(tmp_path)).of(new)
+    assert build is not None
+    assert build.version == "b1"
+    assert CurrentBuilds(f"{tmp_path}/none").of(new) is None
+    os.utime(program, (5, 5))
+    assert CurrentBuilds(str(tmp_path)).of(new) is None
+
+
 def test_a_command_reads_each_record_once(tmp_path: Path, program: Path) -> None:
     """A reader keeps what it has found, by the name of the profile and the program together."""
     builds, mine = CurrentBuilds(str(tmp_path)), replace(applied("l", "cpu"), binary=str(program))

@@ -6,13 +6,16 @@ import pytest
 
 from appliance.domain.engine_build import EngineBuild
 from appliance.domain.spelling import either
+from appliance.engines import ENGINES
 from appliance.planning.admission.build_findings import (
     build_findings,
     is_asked,
     lacking_options,
+    unasked_sentence,
 )
 from appliance.planning.admission.findings import Level
 from tests.fakes.profiles import applied
+from tests.fakes.trap_samples import spec_of_profile
 
 COMMAND = (
     *("/opt/l", "--port", "1", "--moe-cache-mib", "512", "--top-kk", "9"),
@@ -58,6 +61,33 @@ def test_each_lacking_option_is_refused_with_its_key_and_the_way_out() -> None:
             ),
         ),
     ]
+
+
+@pytest.mark.parametrize("name", sorted(n for n, e in ENGINES.items() if e.build_question))
+def test_an_option_of_the_appliances_own_is_not_blamed_on_the_profile(name: str) -> None:
+    """Each option of a command that the profile does not name is told as what it is, for every engine."""
+    command = spec_of_profile(name).applied.command
+    profile = replace(PROFILE, engine=name, command=command)
+    build = EngineBuild(version="b1", options={"--none": ()})
+    texts = [f.text for f in build_findings(profile, build) if f.level is Level.REFUSE]
+    assert not [text for text in texts if text.startswith("extra_args")]
+
+
+def test_the_appliances_own_option_is_told_as_such() -> None:
+    """There is no key to change."""
+    profile = replace(PROFILE, command=("/opt/l", "--offline"))
+    (_, lack) = build_findings(profile, BUILD)
+    assert lack.text == (
+        "the appliance gives --offline to each llama-server, which /opt/l (b9000 (abc)) does not have:"
+        " install another build"
+    )
+
+
+def test_options_that_nobody_compared_are_told() -> None:
+    """A profile that nobody has switched to is not called fine without a word."""
+    assert unasked_sentence(PROFILE, BUILD) == ""
+    assert unasked_sentence(replace(PROFILE, engine="command"), None) == ""
+    assert "appliance switch l --dry-run" in unasked_sentence(PROFILE, None)
 
 
 def test_a_list_that_may_lack_some_only_warns() -> None:
