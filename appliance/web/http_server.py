@@ -15,6 +15,7 @@ at an address that is not open       at once, without an answer
 
 import asyncio
 import contextlib
+import re
 import socket
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, Final
@@ -33,6 +34,7 @@ MOST_CONNECTIONS: Final = 256
 MOST_OF_OTHERS: Final = 128
 """Connections of other machines."""
 _MOST_HEAD_BYTES: Final = 16 << 10
+_HEAD_END: Final = re.compile(rb"\n\r?\n")
 _ENDING_S: Final = 2.0
 """Time for responses under way when the process ends."""
 _LOOK_EVERY_S: Final = 1.0
@@ -81,6 +83,10 @@ class BoundedProtocol(H11Protocol):
 
     def handle_events(self) -> None:
         """Take in what came; a head that is there ends the wait for one."""
+        if self.conn.their_state is h11.IDLE and self._is_head_too_long:
+            # h11 itself refuses a long head only while its end has not come.
+            self.send_400_response("the head is too long")
+            return
         super().handle_events()
         if self._is_answering:
             self._stop_timer()
@@ -117,6 +123,12 @@ class BoundedProtocol(H11Protocol):
     def _is_answering(self) -> bool:
         cycle: RequestResponseCycle | None = self.cycle
         return cycle is not None and not cycle.response_complete
+
+    @property
+    def _is_head_too_long(self) -> bool:
+        came, _ = self.conn.trailing_data
+        end = _HEAD_END.search(came)
+        return (len(came) if end is None else end.end()) > _MOST_HEAD_BYTES
 
     def _expect_head(self) -> None:
         self._stop_timer()

@@ -36,6 +36,7 @@ GUARDED_INSIDE = {
     "ScanQueue._step": "each scan is guarded in Scan.advance, and what it calls at its end is guarded",
     "Relay._call_deferred": "what is deferred is guarded",
     "WriteBatch._end_turn": "each write is guarded in flush",
+    "ReadBudget._begin_turn": "sets its turn anew before it calls anything, and what it calls is guarded",
     "Pool._relieve": "sets its timer anew before it closes anything",
     "HoldQueue._work": "each request is guarded, where it is routed and where its times are checked",
     "TlsServer._accept_all": "each client is guarded",
@@ -90,6 +91,7 @@ def _is_harmless(statement: ast.stmt) -> bool:
     calls = {ast.unparse(one.func) for one in ast.walk(statement) if isinstance(one, ast.Call)}
     return not isinstance(statement, ast.Try) and calls <= {
         "self._pool.forget",
+        "self.read_late",
         "asyncio.get_running_loop",
         "asyncio.get_running_loop().call_later",
     }

@@ -18,6 +18,7 @@ from appliance.domain.gateway import Limits, Refusal, Routed
 from appliance.gateway.http.response_head import ResponseHead
 from appliance.gateway.upstream.engine_connection import EngineConnection
 from appliance.gateway.upstream.pool import Pool, own_head_lines
+from appliance.gateway.upstream.read_budget import ReadBudget
 from appliance.gateway.write_batch import WriteBatch
 from appliance.protocol.json_values import encode_json
 from appliance.protocol.lane import (
@@ -68,7 +69,7 @@ class ProbeExchange:
         self._emit = emit
         self._clock = clock
         # A pool of its own: a connection of clients is neither used nor kept from them.
-        self._pool = Pool(routed, limits, WriteBatch())
+        self._pool = Pool(routed, limits, WriteBatch(), ReadBudget())
         self._engine: EngineConnection | None = None
         self._sent = False
         self._bytes = 0

@@ -23,6 +23,7 @@ from appliance.gateway.relay.scan_queue import ScanQueue
 from appliance.gateway.routing_table import RoutingTable
 from appliance.gateway.upstream.engine_connection import UpstreamRequest
 from appliance.gateway.upstream.pool import Upstream
+from appliance.gateway.upstream.read_budget import ReadBudget
 from appliance.gateway.write_batch import WriteBatch
 from appliance.planning.routing import refusals
 from appliance.planning.routing.crash_record import CrashRecord
@@ -66,6 +67,7 @@ class Relay:
         self.buffered_bytes = 0
         """Bytes of request bodies that are kept now."""
         self.writes = WriteBatch()
+        self._reads = ReadBudget()
         self.hold_queue = HoldQueue(router, self.limits)
         self.scans = ScanQueue()
         self.crashes = CrashRecord()
@@ -274,7 +276,9 @@ class Relay:
         """Return the upstream of a profile that is new or was applied anew."""
         upstream = self.upstreams.get(routed.name)
         if upstream is None:
-            upstream = self.upstreams[routed.name] = Upstream(routed, self.limits, self.writes)
+            upstream = self.upstreams[routed.name] = Upstream(
+                routed, self.limits, self.writes, self._reads
+            )
         else:
             upstream.renew(routed)
         return upstream

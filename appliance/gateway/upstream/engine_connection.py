@@ -29,6 +29,7 @@ from appliance.gateway.callback_guard import end_faulty, guarded
 from appliance.gateway.http.head_cache import CachedHead
 from appliance.gateway.http.response_head import Framing, ResponseHead
 from appliance.gateway.http.response_parser import ResponseParser
+from appliance.gateway.upstream.read_budget import COUNTED_BYTES
 from appliance.planning.routing.body_changes import Pieces
 from appliance.planning.routing.refusals import GATEWAY_FAULT
 
@@ -90,6 +91,7 @@ class EngineConnection(asyncio.Protocol):
     __slots__ = (
         "_head_delivered",
         "_head_first",
+        "_late",
         "_parser",
         "_paused",
         "_pool",
@@ -110,6 +112,8 @@ class EngineConnection(asyncio.Protocol):
         """Request on the connection; None: it is idle, or no response is wanted any more."""
         self._parser: ResponseParser | None = None
         """Parser of the response; None: no byte of the response was received."""
+        self._late = b""
+        """Bytes that wait until a turn of the event loop has room for them; no others are read."""
         self._head_first = self._head_delivered = self._used = self._paused = self._tunnel = False
         self.idle_since_s = 0.0
         self.is_closing: Callable[[], bool] = _true
@@ -158,11 +162,13 @@ class EngineConnection(asyncio.Protocol):
     def resume(self) -> None:
         if self._paused and self._transport is not None and not self.is_closing():
             self._paused = False
-            self._transport.resume_reading()
+            if not self._late:
+                self._transport.resume_reading()
 
     def abort(self) -> None:
         """Close at once, without a callback."""
         self._request = None
+        self._late = b""
         if self._transport is not None:
             self._transport.abort()
 
@@ -203,6 +209,8 @@ class EngineConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         request = self._request
         try:
+            if len(data) >= COUNTED_BYTES and self._has_to_wait(data):
+                return
             if request is None:
                 self.abort()
             elif self._tunnel:
@@ -220,10 +228,31 @@ class EngineConnection(asyncio.Protocol):
             self._request = request
             end_faulty(error, self.end_after_fault, self.abort)
 
+    def _has_to_wait(self, data: bytes) -> bool:
+        """Keep a large chunk that this turn of the event loop has no room for; False: it has."""
+        if data is self._late or self._pool.reads.spend(len(data)):
+            return False
+        self._late = data
+        if self._transport is not None and not self.is_closing():
+            self._transport.pause_reading()
+        self._pool.reads.wait(self, len(data))
+        return True
+
+    @guarded
+    def read_late(self) -> None:
+        if not self._late:
+            # The connection was closed meanwhile.
+            return
+        self.data_received(self._late)
+        self._late = b""
+        if not self._paused and self._transport is not None and not self.is_closing():
+            self._transport.resume_reading()
+
     def eof_received(self) -> None:
         """Let the event loop close the connection; `connection_lost` follows."""
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self.read_late()
         self._pool.forget(self)
         self._transport = None
         self.is_closing = _true

@@ -12,6 +12,7 @@ from appliance.gateway.callback_guard import end_faulty
 from appliance.gateway.http.head_cache import CachedHead
 from appliance.gateway.http.response_head import ResponseHead
 from appliance.gateway.upstream.engine_connection import EngineConnection, UpstreamRequest
+from appliance.gateway.upstream.read_budget import ReadBudget
 from appliance.gateway.write_batch import WriteBatch
 from appliance.planning.routing.body_changes import BodyChanges, compile_changes
 from appliance.planning.routing.refusals import GATEWAY_FAULT
@@ -29,9 +30,12 @@ requests at once, twice, took 4.6 s that way, and 0.1 s since kept ones are clos
 class Pool:
     """Pool of connections to one engine."""
 
-    def __init__(self, routed: Routed, limits: Limits, writes: WriteBatch) -> None:
+    def __init__(
+        self, routed: Routed, limits: Limits, writes: WriteBatch, reads: ReadBudget
+    ) -> None:
         self._endpoint = routed.endpoint
         self.writes = writes
+        self.reads = reads
         self._connect_s = limits.connect_s
         self._idle: deque[EngineConnection] = deque()
         self._all: set[EngineConnection] = set()
@@ -160,17 +164,21 @@ class Upstream:
         "in_flight",
         "other_changes",
         "pool",
+        "reads",
         "routed",
         "writes",
     )
 
-    def __init__(self, routed: Routed, limits: Limits, writes: WriteBatch) -> None:
+    def __init__(
+        self, routed: Routed, limits: Limits, writes: WriteBatch, reads: ReadBudget
+    ) -> None:
         self._limits = limits
         self.writes = writes
+        self.reads = reads
         self.in_flight: set[UpstreamRequest] = set()
         self.drained = asyncio.Event()
         """Event that is set when the last request in flight ends; cleared by each waiter."""
-        self.pool = Pool(routed, limits, writes)
+        self.pool = Pool(routed, limits, writes, reads)
         self._compile(routed)
 
     def _compile(self, routed: Routed) -> None:
@@ -189,7 +197,7 @@ class Upstream:
         """Use a profile that was applied anew."""
         if routed.endpoint != self.routed.endpoint:
             self.pool.close()
-            self.pool = Pool(routed, self._limits, self.writes)
+            self.pool = Pool(routed, self._limits, self.writes, self.reads)
         self._compile(routed)
 
     def remove(self, request: UpstreamRequest) -> None:

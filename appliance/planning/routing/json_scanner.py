@@ -136,7 +136,9 @@ def _members(text: str, at: int) -> tuple[list[Member], int]:
     try:
         return _scan_members(text, at)
     except JSONDecodeError as error:
-        raise BodyError(f"the body is not JSON: {error.msg} at byte {error.pos}") from error
+        # Some of the library's messages end with the word.
+        why = error.msg.removesuffix(" at")
+        raise BodyError(f"the body is not JSON: {why} at byte {error.pos}") from error
     except StopIteration as error:
         raise BodyError(f"the body is not JSON: no value at byte {error.value}") from error
     except IndexError as error:

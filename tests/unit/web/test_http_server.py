@@ -136,6 +136,27 @@ async def test_what_is_not_http_or_has_too_long_a_head_is_refused(data: bytes) -
         assert "head is too long" in detail
 
 
+@pytest.mark.parametrize("pieces", [1, 3])
+@pytest.mark.parametrize("more", [-1, 0, 1, 4 << 10])
+async def test_a_head_may_have_16_kib_and_no_more(more: int, pieces: int) -> None:
+    """The limit holds for a head that comes at once, in pieces, and behind another request."""
+    size = (16 << 10) + more
+    start, end = b"GET / HTTP/1.1\r\nhost: localhost\r\nx: ", b"\r\nconnection: close\r\n\r\n"
+    head = start + b"a" * (size - len(start) - len(end)) + end
+    step = -(-size // pieces)
+    async with served() as web:
+        for first in (b"", GET):
+            reader, writer = await web.connect()
+            writer.write(first)
+            for at in range(0, size, step):
+                writer.write(head[at : at + step])
+                await asyncio.sleep(0)
+            answer = await reader.read()
+            assert answer.count(b"HTTP/1.1 200") == (more <= 0) + bool(first)
+            assert answer.count(b"HTTP/1.1 400") == (more > 0)
+            writer.close()
+
+
 @pytest.fixture
 def own_address() -> str:
     """An address of this machine that is not of loopback."""

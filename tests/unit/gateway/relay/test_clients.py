@@ -35,6 +35,36 @@ def only_client(rig: Rig) -> ClientConnection:
     return client
 
 
+@pytest.mark.parametrize("pieces", [1, 3])
+@pytest.mark.parametrize("more", [-1, 0, 1, 2000])
+async def test_limits_of_a_head_on_both_sides(more: int, pieces: int) -> None:
+    """Bytes and lines of a head are taken up to their limits, at once and in pieces, twice on a connection."""
+    start, end = b"GET /v1/x HTTP/1.1\r\nHost: x\r\nX: ", b"\r\n\r\n"
+    long = start + b"a" * (SMALL.head_bytes + more - len(start) - len(end)) + end
+    lines = b"".join(b"X-%d: y\r\n" % n for n in range(SMALL.headers - 1 + more))
+    many = b"GET /v1/x HTTP/1.1\r\nHost: x\r\n" + lines + b"\r\n"
+    async with rigged(answering(sized(b"{}")), limits=SMALL) as rig:
+        for head in (long, many):
+            caller = await rig.connect()
+            for _ in range(2 if more <= 0 else 1):
+                step = -(-len(head) // pieces)
+                await caller.send(*(head[at : at + step] for at in range(0, len(head), step)))
+                assert (await caller.answer()).status == (200 if more <= 0 else 431)
+            await caller.close()
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+@pytest.mark.parametrize("more", [-1, 0, 1])
+async def test_the_limit_of_a_body_on_both_sides(more: int, *, chunked: bool) -> None:
+    """A body is taken up to its limit, with a length or in chunks."""
+    body = b" " * (SMALL.body_bytes + more - 2) + b"{}"
+    length = b"Transfer-Encoding: chunked" if chunked else b"Content-Length: %d" % len(body)
+    sent = chunk(body) + LAST if chunked else body
+    async with rigged(answering(sized(b"{}")), limits=SMALL) as rig:
+        answer = await rig.ask(b"POST /v1/x HTTP/1.1\r\nHost: x\r\n%b\r\n\r\n%b" % (length, sent))
+        assert answer.status == (200 if more <= 0 else 413)
+
+
 async def test_pipelining() -> None:
     """Requests that are sent without waiting are answered in their order."""
 
