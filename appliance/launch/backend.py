@@ -19,6 +19,7 @@ import time
 
 from appliance.domain.json_reader import decode_json
 from appliance.domain.paths import LEASE_DIR
+from appliance.domain.proxies import without_proxy_to_itself
 from appliance.launch.admission import leases
 from appliance.launch.program import ERROR, EX_USAGE, WARNING, Options, UsageError, run_program, say
 
@@ -164,7 +165,8 @@ class EngineStart:
         for descriptor in descriptors:
             os.set_inheritable(descriptor, True)  # noqa: FBT003
         # The poller sends READY: an engine that speaks the protocol would send it too early.
-        environment = {k: v for k, v in os.environ.items() if k != "NOTIFY_SOCKET"}
+        environment = without_proxy_to_itself(os.environ)
+        environment.pop("NOTIFY_SOCKET", None)
         try:
             os.execvpe(self._engine[0], self._engine, environment)  # noqa: S606
         except OSError as error:

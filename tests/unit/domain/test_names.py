@@ -97,6 +97,7 @@ _SHARED = frozenset(
         "domain.names",
         "domain.paths",
         "domain.plain_text",
+        "domain.proxies",
         "planning",
         "planning.memory",
         "protocol",

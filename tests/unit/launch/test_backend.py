@@ -166,13 +166,15 @@ def test_the_engine_inherits_the_lease_but_not_the_notification_socket(
     """The engine holds the lock file open and cannot speak to the service manager."""
     port, report = free_port(), tmp_path / "report"
     argv = wrapper(lease, "--", *engine("--port", port, "--report", report), port=port)
-    with started(argv, environment={**manager.environment, "KEPT": "1"}) as process:
+    kept = {"KEPT": "1", "HTTPS_PROXY": "http://proxy.corp:3128"}
+    with started(argv, environment={**manager.environment, **kept}) as process:
         manager.wait_for("READY=1")
         found = json.loads(report.read_text())
         assert found["pid"] == process.pid
         assert str(lease) in found["open"]
         assert not any("pidfd" in target for target in found["open"])
         assert found["environment"]["KEPT"] == "1"
+        assert found["environment"]["NO_PROXY"] == "localhost,127.0.0.1"
         assert "NOTIFY_SOCKET" not in found["environment"]
 
 
