@@ -75,6 +75,8 @@ class Routed:
     """Whether a request for the profile may cause a switch to it."""
     engine_key: str | None = field(default=None, repr=False)
     """Bearer token for the engine, never shown; None: the engine wants none."""
+    engine_key_file: str | None = None
+    """Path of the file with it, which root alone may read; None: as above."""
     card: ModelCard = field(default_factory=ModelCard)
 
 

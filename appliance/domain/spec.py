@@ -354,7 +354,10 @@ class Profile:
     env: Annotated[
         Mapping[VariableName, Text],
         Length(most=256),
-        Doc("environment variables of the engine; values are text"),
+        Doc(
+            "environment variables of the engine; values are text. Where one names a proxy, no_proxy is given"
+            " this machine too"
+        ),
     ] = field(default_factory=dict)
     deadlines: Annotated[Deadlines, _SEE_BELOW] = field(default_factory=Deadlines)
     patch: Annotated[Patch | None, _SEE_BELOW] = None

@@ -14,7 +14,12 @@ from appliance.adapters.files.regular import Stamp, read_small_file, stamp
 from appliance.domain.gateway import Configuration, Routed
 from appliance.domain.paths import APPLIED_DIR, GATEWAY_RUNTIME_DIR
 from appliance.planning.routing.model_names import routed
-from appliance.planning.units.daemon_drop_ins import CERTIFICATE, CERTIFICATE_KEY, ENGINE_KEY
+from appliance.planning.units.daemon_drop_ins import (
+    CERTIFICATE,
+    CERTIFICATE_KEY,
+    ENGINE_KEY,
+    ENGINE_KEY_FILE,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -75,6 +80,34 @@ class GatewayFiles:
         """Return the watch of the certificate that systemd has read from `source`."""
         own = None if self.credentials is None else self.credentials / CERTIFICATE
         return CertificateWatch(own, Path(source) if source else None)
+
+    def late_engine_keys(self, catalogue: Mapping[str, Routed]) -> list[str]:
+        """Return the profiles whose engine's key this process has only after a restart of the service."""
+        return [
+            name
+            for name, profile in sorted(catalogue.items())
+            if profile.engine_key_file and self._is_late(name, profile.engine_key_file)
+        ]
+
+    def _is_late(self, profile: str, path: str) -> bool:
+        """Tell whether a key was handed over from another file, not at all, or before the file was written."""
+        if self.credentials is None:
+            return True
+        given = self.credentials / f"{ENGINE_KEY}{profile}"
+        source = self.credentials / f"{ENGINE_KEY_FILE}{profile}"
+        try:
+            handed_over_s = given.stat().st_mtime
+            if read_small_file(source, _MOST_KEY_BYTES).decode("utf-8", "replace") != path:
+                return True
+        except FileNotFoundError:
+            # A drop-in of an earlier release names no path.
+            return not given.exists()
+        except OSError:
+            return True
+        try:
+            return Path(path).stat().st_mtime > handed_over_s
+        except OSError:
+            return False  # in a directory that this user may not search
 
     def _engine_key(self, profile: str) -> str | None:
         if self.credentials is None:

@@ -265,6 +265,7 @@ class GatewayProcess:
             "tls": "waiting" if self._lacks_certificate else tls,
             "keys": len(self._keys),
             "closed": bool(wanted.beyond_loopback()) and self._keys.empty,
+            "engine_keys": self._files.late_engine_keys(self._table.catalogue),
         }
 
     def _status(self) -> str:

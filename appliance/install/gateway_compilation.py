@@ -9,13 +9,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from stat import S_IROTH, S_ISREG
 
+from appliance.adapters.files.regular import read_small_file
 from appliance.adapters.key_file import KEY_FILE, read_keys
 from appliance.domain.errors import StoreError
+from appliance.domain.names import GATEWAY_UNIT
 from appliance.domain.paths import SETTINGS_FILE
 from appliance.domain.profile import Catalogue
-from appliance.planning.units.daemon_drop_ins import DaemonSpec
+from appliance.planning.units.daemon_drop_ins import ENGINE_KEY, DaemonSpec
 from appliance.settings import Settings
 
+_GATEWAY_CREDENTIALS = Path("/run/credentials") / GATEWAY_UNIT
+_MOST_CREDENTIAL_BYTES = 1 << 20
+"""Limit of a credential of systemd."""
 _SOME_PASSWORD = "none"  # noqa: S105 - so that an encrypted key fails instead of asking the terminal
 
 
@@ -57,12 +62,35 @@ def compile_gateway(settings: Settings) -> CompiledGateway:
     )
 
 
-def engine_key_warnings(catalogue: Catalogue) -> Iterator[str]:
-    """Yield a sentence for each profile whose engine's key cannot be handed over."""
+def engine_key_warnings(
+    catalogue: Catalogue, credentials: Path = _GATEWAY_CREDENTIALS
+) -> Iterator[str]:
+    """Yield a sentence for each profile whose engine's key cannot be handed over, or is another one than was.
+
+    Args:
+        catalogue: The applied profiles.
+        credentials: Directory of the credentials with which the gateway runs, if it has any.
+    """
     for name, applied in sorted(catalogue.items()):
         file = applied.handling.engine_key_file
-        if file is not None and (problem := secret_problem(Path(file))):
+        if file is None:
+            continue
+        if problem := secret_problem(Path(file)):
             yield f"{name}: the engine's key: {problem}"
+        elif credentials.is_dir() and _bytes_of(credentials / f"{ENGINE_KEY}{name}") != _bytes_of(
+            Path(file)
+        ):
+            yield (
+                f"{name}: the gateway has the engine's key of {file} after a restart:"
+                f" sudo systemctl restart {GATEWAY_UNIT}"
+            )
+
+
+def _bytes_of(file: Path) -> bytes | None:
+    try:
+        return read_small_file(file, _MOST_CREDENTIAL_BYTES, follow_links=True)
+    except OSError:
+        return None
 
 
 def _obstacles(settings: Settings, place: str) -> Iterator[str]:

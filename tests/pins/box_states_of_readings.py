@@ -171,6 +171,7 @@ async def _(box: StatusBox) -> None:
         "tls": "waiting",
         "keys": 2,
         "closed": False,
+        "engine_keys": ["aeon"],
     }
 
 

@@ -1,6 +1,6 @@
 """Commands that texts suggest: each found in the sources is typed, as a person would.
 
-A suggestion begins with the name of a program and ends where prose goes on. What the text fills in when it is made
+A suggestion begins with the name of a program without an article, and ends where prose goes on. What the text fills in when it is made
 (``{name}``, ``%s``, ``@APPLIANCE_PROFILE@``) is an example here, a constant its value.
 """
 
@@ -16,7 +16,7 @@ from appliance.cli.grammar import PROGRAM, VERBS
 from tests.transcripts.command_check import ROOT, is_unit, parse_faults
 
 EXAMPLE: Final = "genesis"
-_OPENS: Final = r"(?<![\w/.@-])"
+_OPENS: Final = r"(?<![\w/.@-])(?<![Tt]he )(?<!an )"
 _COMMAND: Final = re.compile(_OPENS + r"(appliance|systemctl|journalctl|usermod|nvidia-smi) (?=\S)")
 _END: Final = re.compile(r"[:;,.?!)\"'`\]<]+$|['`\"<]")
 _PLACE: Final = re.compile(r"\{\{.*?\}\}|\{[^{}]*\}|@[A-Z_]+@|%[sdr]|\$\w+")

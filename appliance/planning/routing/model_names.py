@@ -58,6 +58,7 @@ def routed(applied: Applied, engine_key: str | None = None) -> Routed:
         strip_parameters=applied.handling.strip_parameters,
         on_request=applied.handling.on_request,
         engine_key=engine_key,
+        engine_key_file=applied.handling.engine_key_file,
         card=ModelCard(
             created_unix_s=applied.file_unix_s,
             context_tokens=applied.context_tokens,

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from appliance.domain.engine_build import EngineBuild
+from appliance.domain.names import GATEWAY_UNIT
 from appliance.domain.observed import ActiveState, Observed, ObservedUnit
 from appliance.domain.operations import HoldUntil
 from appliance.domain.profile import Applied, Catalogue, Mark
@@ -61,6 +62,8 @@ class _RowFacts:
     committed: bool
     edited: bool
     pending: bool | None
+    late_key: bool
+    """Whether the gateway has the key of its engine after a restart only."""
     unit_changes: Sequence[str]
     build: EngineBuild | None
     refusal: str | None
@@ -160,6 +163,8 @@ def build_status(
     evicted = evicted_in_vain(
         committed=wanted, observed=observed, catalogue=catalogue, refusals=refusals
     )
+    listening = None if gateway is None else gateway["listening"]
+    late_keys = () if listening is None else listening["engine_keys"]
     known = known or KnownRows()
     known.forget_all_but(catalogue)
     rows = [
@@ -172,6 +177,7 @@ def build_status(
                 committed=name in wanted,
                 edited=name in edited,
                 pending=None if installed is None else name in installed.outdated,
+                late_key=name in late_keys,
                 unit_changes=() if installed is None else installed.unit_changes.get(name) or (),
                 build=None if installed is None else installed.builds.get(name),
                 refusal=refusals.get(name),
@@ -278,6 +284,7 @@ def _profile_row(
                 changed=changed,
                 by_hand=bool(facts.unit_changes),
                 pending=bool(is_pending),
+                late_key=facts.late_key,
             ),
         ),
     )
@@ -322,7 +329,9 @@ def _build_note(applied: Applied, build: EngineBuild | None) -> str | None:
     )
 
 
-def _change_notes(name: str, *, changed: bool, by_hand: bool, pending: bool) -> Iterator[str]:
+def _change_notes(
+    name: str, *, changed: bool, by_hand: bool, pending: bool, late_key: bool
+) -> Iterator[str]:
     """Return what is not in force of a profile."""
     if changed:
         yield "its profile changed since it was applied: sudo appliance apply"
@@ -330,6 +339,8 @@ def _change_notes(name: str, *, changed: bool, by_hand: bool, pending: bool) -> 
         yield "its unit was changed by hand: sudo appliance apply shows how"
     if pending:
         yield f"a restart is pending: appliance restart {name}"
+    if late_key:
+        yield f"the gateway has its engine's key after a restart: sudo systemctl restart {GATEWAY_UNIT}"
 
 
 def _joined_notes(*notes: str | None) -> str | None:

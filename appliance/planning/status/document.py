@@ -391,6 +391,8 @@ class ListeningRow(TypedDict):
     """Number of inference keys."""
     closed: bool
     """Whether other machines are refused because there is no key."""
+    engine_keys: list[str]
+    """Profiles whose `engine_key_file` is in force after a restart of the gateway."""
 
 
 class GatewayRow(TypedDict):

@@ -58,6 +58,7 @@ def _listening(found: object) -> ListeningRow | None:
         tls=_TLS.get(found.get("tls"), "off"),
         keys=_whole(found, "keys"),
         closed=found.get("closed") is True,
+        engine_keys=list(texts_in(found, "engine_keys")),
     )
 
 

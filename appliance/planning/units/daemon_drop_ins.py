@@ -23,7 +23,8 @@ DAEMON_FILES: Final = GATEWAY_FILES | {WEB_DROP_IN}
 CERTIFICATE: Final = "tls.crt"
 CERTIFICATE_KEY: Final = "tls.key"
 ENGINE_KEY: Final = "engine-key."
-"""Names of credentials; a profile's name follows the last one."""
+ENGINE_KEY_FILE: Final = "engine-key-file."
+"""Names of credentials; a profile's name follows the last two, of which the second is the path of the first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,4 +105,8 @@ def _service(credentials: Mapping[str, str]) -> Section | None:
         entries.append(("LoadCredential", f"{name}:{path.replace('%', '%%')}"))
         # Empty credential in place of a missing file, without which the gateway would not start.
         entries.append(("SetCredential", f"{name}:-"))
+        if name.startswith(ENGINE_KEY):
+            told = path.replace("\\", "\\\\").replace("%", "%%")
+            profile = name.removeprefix(ENGINE_KEY)
+            entries.append(("SetCredential", f"{ENGINE_KEY_FILE}{profile}:{told}"))
     return Section(name="Service", entries=tuple(entries))

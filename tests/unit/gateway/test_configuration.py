@@ -1,10 +1,12 @@
 """Files that the gateway reads: profiles, secrets, exposed paths."""
 
+import os
 from pathlib import Path
 
 import pytest
 
 from appliance.adapters.applied.manifest import MANIFEST, encode
+from appliance.domain.profile import Handling
 from appliance.gateway.configuration import AllowedPaths, GatewayFiles
 from tests.fakes.certificates import self_signed
 from tests.fakes.unit_specs import made
@@ -52,6 +54,34 @@ def test_an_engines_key_is_a_credential(
         .name
         == "m"
     )
+
+
+def late(root: Path, key: Path | None) -> list[str]:
+    """Return the profiles whose engine's key waits for a restart, of one with such a file."""
+    handling = Handling(engine_key_file=None if key is None else str(key))
+    (root / MANIFEST).write_text(encode({"m": made("m", "gpu-0", handling=handling)}, "1"))
+    found = files(root)
+    return found.late_engine_keys(found.read_catalogue())
+
+
+def test_an_engines_key_that_waits_for_a_restart_is_known(tmp_path: Path) -> None:
+    """A file that the service did not get when it started, another one, and one that was written since."""
+    key, given = tmp_path / "key", tmp_path / "engine-key.m"
+    key.write_text("old")
+    os.utime(key, (1000, 1000))
+    assert late(tmp_path, None) == []
+    assert late(tmp_path, key) == ["m"]
+    given.write_text("old")
+    assert late(tmp_path, key) == [], "handed over by a unit that does not name the file"
+    (tmp_path / "engine-key-file.m").write_text(str(key))
+    assert late(tmp_path, key) == []
+    assert late(tmp_path, tmp_path / "other") == ["m"]
+    os.utime(key, (4e9, 4e9))
+    assert late(tmp_path, key) == ["m"]
+    key.unlink()
+    assert late(tmp_path, key) == [], "not known: a directory may be closed to the gateway"
+    alone = GatewayFiles(applied=tmp_path, runtime=tmp_path, credentials=None)
+    assert alone.late_engine_keys(alone.read_catalogue()) == ["m"]
 
 
 def test_a_certificate_is_a_credential(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

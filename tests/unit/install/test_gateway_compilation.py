@@ -5,11 +5,17 @@ from pathlib import Path
 import pytest
 
 from appliance.domain.gateway import Key
-from appliance.install.gateway_compilation import certificate_problem, secret_problem
+from appliance.domain.profile import Handling
+from appliance.install.gateway_compilation import (
+    certificate_problem,
+    engine_key_warnings,
+    secret_problem,
+)
 from appliance.planning.units.daemon_drop_ins import SERVICE_DROP_IN, SOCKET_DROP_IN
 from appliance.protocol.control import Exit
 from tests.fakes.apply_box import ApplyBox
 from tests.fakes.certificates import self_signed
+from tests.fakes.unit_specs import made
 
 PROFILE = """\
 engine = "command"
@@ -176,3 +182,19 @@ def test_an_engines_key_is_named_and_never_read(box: ApplyBox) -> None:
     assert f"m: the engine's key: every user can read {key}" in box.err
     texts = [p.read_text() for p in (box.root / "applied").rglob("*") if p.is_file()]
     assert not any("s3cret" in t for t in texts)
+
+
+def test_apply_tells_a_key_of_an_engine_that_waits_for_a_restart(tmp_path: Path) -> None:
+    """A new key in the same file changes no unit: the gateway's own credential is compared with it."""
+    key, credentials = tmp_path / "key", tmp_path / "credentials"
+    key.write_text("old")
+    key.chmod(0o600)
+    catalogue = {"m": made("m", handling=Handling(engine_key_file=str(key)))}
+    assert list(engine_key_warnings(catalogue, credentials)) == [], "a gateway that does not run"
+    credentials.mkdir()
+    (warning,) = engine_key_warnings(catalogue, credentials)
+    assert warning.endswith("after a restart: sudo systemctl restart appliance-gateway.service")
+    (credentials / "engine-key.m").write_text("old")
+    assert list(engine_key_warnings(catalogue, credentials)) == []
+    key.write_text("new")
+    assert list(engine_key_warnings(catalogue, credentials)) == [warning]

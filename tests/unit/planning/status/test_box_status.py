@@ -515,11 +515,18 @@ def test_a_failed_profile_keeps_the_text_that_says_why(text: str, shown: str) ->
 
 def test_without_a_gateway_the_box_is_degraded() -> None:
     """A model that no client reaches does not serve anybody; one that nobody asked about is unknown."""
-    document = status({"genesis": UP}, "genesis", gateway={"state": "down"})
+    document = status({"genesis": UP}, "genesis", gateway={"state": "down", "listening": None})
     assert (document["verdict"]["state"], document["verdict"]["exit"]) == ("degraded", 1)
     assert "no gateway, so no client is answered: sudo systemctl start" in why(document)
-    assert status({}, "genesis", gateway={"state": "down"})["verdict"]["exit"] == 3
-    assert status({"genesis": UP}, "genesis", gateway={"state": "up"})["verdict"]["exit"] == 0
+    assert (
+        status({}, "genesis", gateway={"state": "down", "listening": None})["verdict"]["exit"] == 3
+    )
+    assert (
+        status({"genesis": UP}, "genesis", gateway={"state": "up", "listening": None})["verdict"][
+            "exit"
+        ]
+        == 0
+    )
 
 
 def test_a_supervisor_that_waits_for_its_settings_degrades_the_box() -> None:
@@ -562,6 +569,15 @@ def test_what_is_not_in_force_is_told_beside_the_profile() -> None:
     assert (aeon["restart_pending"], aeon["unit_changes"], aeon["note"]) == (False, [], None)
     assert embedder["note"] == "its profile changed since it was applied: sudo appliance apply"
     assert status({"genesis": UP})["profiles"][2]["restart_pending"] is None
+
+
+def test_an_engines_key_that_the_gateway_lacks_is_told_beside_the_profile() -> None:
+    """The note of status and list names the restart, of the gateway and not of the model."""
+    gateway = {"state": "up", "listening": {"engine_keys": ["genesis"]}}
+    aeon, _, genesis = status({"genesis": UP}, gateway=gateway)["profiles"]
+    restart = "sudo systemctl restart appliance-gateway.service"
+    assert genesis["note"] == f"the gateway has its engine's key after a restart: {restart}"
+    assert aeon["note"] is None
 
 
 def test_the_build_of_an_engine_is_a_row_of_its_profile() -> None:

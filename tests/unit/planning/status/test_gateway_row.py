@@ -168,6 +168,7 @@ def test_where_clients_are_served_is_told() -> None:
         "tls": "waiting",
         "keys": 2,
         "closed": False,
+        "engine_keys": ["a"],
     }
     renewed = {**told, "tls": "renewed"}
     row = gateway_row({"listening": told}, {}, age_s=0.0, loads_age_s=None)
@@ -182,6 +183,7 @@ def test_where_clients_are_served_is_told() -> None:
         "tls": "off",
         "keys": 0,
         "closed": False,
+        "engine_keys": [],
     }
 
 

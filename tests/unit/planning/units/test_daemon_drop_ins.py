@@ -79,4 +79,5 @@ def test_secrets_are_handed_over_by_systemd() -> None:
         "SetCredential=tls.key:-",
         "LoadCredential=engine-key.a:/etc/keys/100%%",
         "SetCredential=engine-key.a:-",
+        "SetCredential=engine-key-file.a:/etc/keys/100%%",
     ]
