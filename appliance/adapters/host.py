@@ -6,7 +6,6 @@ Nothing here raises: facts that this unprivileged process may not see are report
 import asyncio
 import contextlib
 import logging
-import socket
 import stat
 import time
 from collections.abc import Mapping, Sequence
@@ -25,8 +24,7 @@ from appliance.adapters.files.presence import (
 )
 from appliance.adapters.gpus.reader import read_gpus
 from appliance.adapters.kernel.host_memory import group_memory, read_host_memory
-from appliance.adapters.kernel.processes import user_name
-from appliance.adapters.kernel.tcp_listeners import tcp_listeners
+from appliance.adapters.kernel.port_holder import port_holder
 from appliance.adapters.launch_files import admissions_in, read_run_report, refusals_in
 from appliance.domain.engine_build import EngineBuild
 from appliance.domain.memory import GpuMemory, GroupMemory, HostMemory
@@ -218,7 +216,7 @@ def _facts(applied: Applied, unit_dir: Path) -> ProfileFacts:
         draft=draft_presence(applied),
         missing_adapters=missing_adapters(applied),
         engine=engine_presence(applied),
-        port_user=None if applied.endpoint.port is None else port_user(applied.endpoint.port),
+        port_holder=None if applied.endpoint.port is None else port_holder(applied.endpoint.port),
         edited=is_edited(applied),
         model_bytes=_file_bytes(applied.model_path),
         access=read_access(applied, unit_dir),
@@ -231,23 +229,3 @@ def _file_bytes(path: str | None) -> int | None:
     except OSError:
         return None
     return status.st_size if status is not None and stat.S_ISREG(status.st_mode) else None
-
-
-def port_user(port: int) -> str | None:
-    """Return the user of the process that listens on a TCP port, any address; None: none does."""
-    return _listening_user(port) if _is_taken(port) else None
-
-
-def _is_taken(port: int) -> bool:
-    """Tell whether the port is in use, by binding it: microseconds, where the tables take 7 ms."""
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return True
-    return False
-
-
-def _listening_user(port: int) -> str | None:
-    return next((user_name(one.uid) for one in tcp_listeners() if one.port == port), None)

@@ -79,6 +79,15 @@ class Systemctl:
         if self.is_running():
             _run("try-restart", unit, check=False)
 
+    def is_active(self, unit: str) -> bool:
+        """Tell whether a unit runs or starts; False also where systemd does not tell."""
+        return self.is_running() and self._state(unit) in {"active", "activating", "reloading"}
+
+    def is_enabled(self, unit: str) -> bool:
+        """Tell whether a boot starts a unit by itself; False also where systemd does not tell."""
+        state = _run("is-enabled", unit, check=False) if self.is_running() else ""
+        return state.strip() in {"enabled", "enabled-runtime"}
+
     def _reload(self, unit: str) -> None:
         if self.is_running() and self._state(unit) == "active":
             _run("--no-block", "reload", unit, check=False)

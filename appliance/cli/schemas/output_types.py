@@ -299,6 +299,8 @@ class ImportedProfile(TypedDict):
     text: str
     """Text of the profile."""
     parts: list[ImportedPart]
+    warnings: NotRequired[list[str]]
+    """Sentences about what would keep it from starting here."""
 
 
 class ImportDocument(TypedDict):

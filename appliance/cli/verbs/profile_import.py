@@ -4,21 +4,30 @@ Without ``--output`` it changes nothing: the profiles go to standard output, wha
 standard error.
 """
 
+import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from appliance.adapters.kernel.port_holder import port_holder
 from appliance.adapters.profile_files.draft_files import DraftFile, checked_file, ledger_line
 from appliance.adapters.profile_files.loading import SUFFIX
-from appliance.adapters.systemd.unit_files import unit_file_text
+from appliance.adapters.systemd.systemctl import Systemctl
+from appliance.adapters.systemd.unit_files import lacks_file, unit_file_text
 from appliance.adapters.toml.file import MAX_BYTES, FaultyFileError, decoded_text, read_content
 from appliance.adapters.yaml_documents import YamlFaultError, read_yaml
 from appliance.cli.arguments import Arguments
 from appliance.cli.failures import CliError
 from appliance.cli.new_profiles import host_facts, written
 from appliance.cli.terminal import Streams, Terminal
+from appliance.planning.importing.old_server import (
+    OldServer,
+    old_server_warnings,
+    port_of,
+    program_of,
+)
 from appliance.planning.importing.profile_draft import HostFacts
 from appliance.planning.importing.server_command import DispositionKind, ImportFaultError, PartKind
 from appliance.planning.importing.sources import ImportSource, drafts_of
@@ -35,6 +44,8 @@ class ImportReport:
     """DispositionKind of an import, over all sources."""
 
     files: tuple[DraftFile, ...]
+    warnings: Mapping[str, tuple[str, ...]]
+    """Sentences about what would keep a profile from starting here, by its name."""
     faults: tuple[str, ...]
     """Sentences about what could not be imported."""
 
@@ -59,6 +70,7 @@ def run(arguments: Arguments, streams: Streams) -> int:
 
 def _imported(targets: Sequence[str], host: HostFacts) -> ImportReport:
     files: list[DraftFile] = []
+    warnings: dict[str, tuple[str, ...]] = {}
     faults: list[str] = []
     for target in targets:
         name = printable(target)
@@ -72,13 +84,29 @@ def _imported(targets: Sequence[str], host: HostFacts) -> ImportReport:
             faults += (f"{name}: {draft.name}: {fault.text}" for fault in file.faults)
             if not file.faults:
                 files.append(file)
+                warnings[draft.name] = _warnings(target, file)
                 host = host.with_profile(file.draft)
         for refusal in found.refusals:
             place = f"{refusal.origin}: " if refusal.origin else ""
             faults.append(printable(f"{name}: {place}{refusal.reason}"))
         if not found.drafts and not found.refusals:
             faults.append(f"{name}: starts no llama-server, vLLM, SGLang or ollama")
-    return ImportReport(files=tuple(files), faults=tuple(faults))
+    return ImportReport(files=tuple(files), warnings=warnings, faults=tuple(faults))
+
+
+def _warnings(target: str, file: DraftFile) -> tuple[str, ...]:
+    """Return what of the old server is in the way of a profile, or missing."""
+    draft, systemctl, unit = file.draft, Systemctl(), Path(target).name
+    port, program = port_of(draft), program_of(draft)
+    is_unit = unit.endswith(_UNIT) and not lacks_file(unit)
+    old = OldServer(
+        unit=unit if is_unit else "",
+        is_active=is_unit and systemctl.is_active(unit),
+        is_enabled=is_unit and systemctl.is_enabled(unit),
+        has_program=not program or os.access(program, os.F_OK),
+        port_holder=None if port is None else port_holder(port),
+    )
+    return tuple(old_server_warnings(draft, old))
 
 
 def _source(target: str) -> ImportSource:
@@ -114,6 +142,8 @@ def _print(report: ImportReport, paths: dict[str, Path], streams: Streams) -> No
             streams.out.stream.flush()
         for line in _summary(file, path):
             streams.err.line(line)
+        for warning in report.warnings[file.draft.name]:
+            streams.err.line(f"  {warning}")
 
 
 def _print_profile(file: DraftFile, out: Terminal, *, is_first: bool) -> None:
@@ -152,6 +182,7 @@ def _document(report: ImportReport, paths: dict[str, Path]) -> dict[str, object]
                     }
                     for d in file.draft.dispositions
                 ],
+                "warnings": list(report.warnings[file.draft.name]),
             }
             for file in report.files
         ],

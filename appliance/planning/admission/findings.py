@@ -101,8 +101,8 @@ class ProfileFacts:
     missing_adapters: tuple[str, ...] = ()
     """Names of adapters that do not exist."""
     engine: Presence = Presence.PRESENT
-    port_user: str | None = None
-    """User whose process listens on the profile's port; None: no process does."""
+    port_holder: str | None = None
+    """Process that listens on the profile's port, in a phrase; None: none does."""
     edited: bool = False
     """Whether the profile's file is not the one that was applied."""
     model_bytes: int | None = None

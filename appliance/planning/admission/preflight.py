@@ -148,9 +148,9 @@ def _host_findings(
     file = applied.source_path.rpartition("/")[2]
     yield from file_findings(applied, facts)
     yield from build_findings(applied, facts.build)
-    if facts.port_user is not None and not _freed(applied, goal, catalogue, observed):
+    if facts.port_holder is not None and not _freed(applied, goal, catalogue, observed):
         yield refuse(
-            f"port {applied.endpoint.port} is in use by a process of user {facts.port_user}:"
+            f"port {applied.endpoint.port} is in use by {facts.port_holder}:"
             f" stop it, or give {applied.name} another port in {file}"
         )
     if facts.edited:

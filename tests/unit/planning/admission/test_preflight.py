@@ -474,10 +474,10 @@ def test_a_port_is_free_only_when_its_user_leaves(
     refused: bool,  # noqa: FBT001 - a column
 ) -> None:
     """The listener may be the profile itself, or one on the same port that runs and is stopped."""
-    facts = ProfileFacts(port_user="ollama")
+    facts = ProfileFacts(port_holder="ollama (pid 7, user ollama)")
     found = look(declared(10), EMPTY, stops=stops, running=running, facts=facts)
     text = (
-        "port 8022 is in use by a process of user ollama: stop it, or give genesis another port"
+        "port 8022 is in use by ollama (pid 7, user ollama): stop it, or give genesis another port"
         " in genesis.toml"
     )
     assert refusal(found) == (text if refused else "")

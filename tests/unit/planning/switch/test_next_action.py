@@ -617,9 +617,9 @@ async def test_failed_rollback_says_both_reasons() -> None:
         (ProfileFacts(engine=Presence.MISSING), Mark.LIVE, "engine not found"),
         (ProfileFacts(draft=Presence.MISSING), Mark.LIVE, "draft model missing"),
         (
-            ProfileFacts(port_user="ollama"),
+            ProfileFacts(port_holder="ollama (pid 7, user ollama)"),
             Mark.LIVE,
-            "port 8022 is in use by a process of user ollama",
+            "port 8022 is in use by ollama (pid 7, user ollama)",
         ),
         (ProfileFacts(), Mark.RETIRED, "genesis is retired: appliance mark genesis standby"),
     ],
