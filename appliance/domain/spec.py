@@ -285,7 +285,10 @@ class Profile:
     shared: Annotated[bool, Doc("whether the profile claims no device and runs beside others")] = (
         False
     )
-    ctx: Annotated[Tokens | None, Doc("tokens that one request may use")] = None
+    ctx: Annotated[
+        Tokens | None,
+        Doc("tokens that one request may use; of a `command` it is what clients are told"),
+    ] = None
     """Tokens of the context; None: as many as the model was made for."""
     parallel: Annotated[
         Annotated[int, Range(least=1, most=4096)] | None, Doc("number of requests served at once")

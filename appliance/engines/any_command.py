@@ -13,7 +13,7 @@ from appliance.engines.shared.engine import Engine, Invocation, InvocationContex
 from appliance.engines.shared.probing import Probing, exact_length
 from appliance.engines.shared.rendering import LOOPBACK, environment
 
-_PLACEHOLDER: Final = re.compile(r"\{(port|socket|host|model)\}")
+_PLACEHOLDER: Final = re.compile(r"\{(port|socket|host|model|ctx)\}")
 _ANYWHERE: Final = re.compile(r"(?<![\d.])0\.0\.0\.0(?![\d.])|\[::\]|\A::\Z|=::\Z")
 _HOST_OPTIONS: Final = frozenset({"--host", "--hostname", "--listen", "--bind", "--address", "-H"})
 _LOCAL: Final = frozenset({LOOPBACK, "localhost", "::1", "[::1]", "{host}", "{socket}"})
@@ -38,7 +38,7 @@ class CommandOptions(EngineOptions):
         Command,
         Doc(
             "the program by absolute path, and its arguments; `{port}`, `{socket}`, "
-            "`{host}` and `{model}` are replaced"
+            "`{host}`, `{model}` and, where `ctx` is set, `{ctx}` are replaced"
         ),
     ]
     """Program and arguments; braces around other words are kept."""
@@ -50,7 +50,7 @@ class CommandOptions(EngineOptions):
 def _invocation(profile: Profile, context: InvocationContext) -> Invocation:
     options = options_of(CommandOptions, profile)
     values = _values(profile)
-    argv = (_PLACEHOLDER.sub(lambda m: values[m[1]], word) for word in options.argv)
+    argv = (_PLACEHOLDER.sub(lambda m: values.get(m[1], m[0]), word) for word in options.argv)
     return Invocation(
         argv=tuple(argv),
         environment=environment(profile, context),
@@ -61,6 +61,7 @@ def _invocation(profile: Profile, context: InvocationContext) -> Invocation:
 def _values(profile: Profile) -> Mapping[str, str]:
     port, socket = profile.endpoint.port, profile.endpoint.socket
     return {
+        **({} if profile.ctx is None else {"ctx": str(profile.ctx)}),
         "host": LOOPBACK,
         "model": profile.model,
         "port": "" if port is None else str(port),
@@ -105,7 +106,7 @@ def _refusal(word: str, following: str) -> str | None:
     return None if reason is None else f'"{option}" is refused: {reason}'
 
 
-_UNUSED: Final = ("kv", "thinking", "tool_parser", "speculative", "ctx", "parallel")
+_UNUSED: Final = ("kv", "thinking", "tool_parser", "speculative", "parallel")
 
 
 def _common_problems(profile: Profile) -> Iterator[Problem]:

@@ -386,3 +386,12 @@ def test_an_adapter_is_asked_for_by_its_engines_rule(engine: str, model: str) ->
     """SGLang takes the adapter from behind a colon; to vLLM an adapter is a model."""
     one = profile(engine, ADAPTERS + 'served = ["m"]\n')
     assert ENGINES[engine].adapter_name(one, "sql") == model
+
+
+@pytest.mark.parametrize(("keys", "word"), [("ctx = 4096\n", "4096"), ("", "{ctx}")])
+def test_a_command_is_given_its_context_where_it_is_set(keys: str, word: str) -> None:
+    """The program and the list of models have the context from one key; without it braces stay."""
+    text = f'engine = "command"\nport = 8104\n{keys}[command]\nargv = ["/c", "{{port}}", "-c", "{{ctx}}"]\n'
+    one = parse_profile("x", text.encode())
+    argv = ENGINES["command"].invocation(one, InvocationContext()).argv
+    assert argv == ("/c", "8104", "-c", word)

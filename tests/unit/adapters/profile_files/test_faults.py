@@ -284,7 +284,7 @@ COMMAND = 'engine = "command"\nport = 8104\n[command]\nargv = {}\n'
         ),
         (COMMAND.format('["/opt/c", "{port}", "{socket}"]'), "genesis.toml:4: argv names {socket}, the profile sets port"),
         (COMMAND.format('["/opt/c", "{port}", "{model}"]'), "genesis.toml:4: argv names {model}: set the key model"),
-        ("ctx = 4096\n" + MINIMAL["command"], "genesis.toml:1: a command says this itself: remove ctx, and put it into argv"),
+        ("parallel = 2\n" + MINIMAL["command"], "genesis.toml:1: a command says this itself: remove parallel, and put it into argv"),
         ('binary = "/opt/c"\n' + MINIMAL["command"], "genesis.toml:1: the program is the first of argv: remove binary"),
         ('extra_args = ["-v"]\n' + MINIMAL["command"], "genesis.toml:1: put them into argv: remove extra_args"),
         (LLAMA + 'kv = "fp8"\n', 'genesis.toml:5: kv "fp8" is unknown to llama-server: use one of f32, f16, bf16, q8_0, q5_1, q5_0, q4_1, q4_0, iq4_nl'),

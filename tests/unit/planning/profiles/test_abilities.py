@@ -127,6 +127,7 @@ def test_embeddings(engine: str, more: str, embeddings: bool | None) -> None:  #
             None,
         ),
         ("command", "", unseen, None),
+        ("command", "ctx = 4096\n", unseen, 4096),
     ],
 )
 def test_tokens_of_a_request(engine: str, more: str, look: LookAtModel, tokens: int | None) -> None:
