@@ -57,13 +57,13 @@ class Routed:
     name: str
     served: tuple[str, ...]
     """Names and patterns that clients may ask for, besides `name`."""
-    engine_name: str
-    """Name of the model in the engine, for every name that `engine_names` has not."""
+    engine_name: str | None
+    """Name of the model in the engine, for every name that `engine_names` has not; None: it stays."""
     endpoint: Endpoint
     engine_names: Mapping[str, str] = field(default_factory=dict)
     """Names of models in the engine by the names that clients ask for."""
-    adapters: frozenset[str] = frozenset()
-    """Names among `served` of adapters of the model."""
+    adapters: Mapping[str, str] = field(default_factory=dict)
+    """Models by the names of their adapters, which are among `served`."""
     exclusive: bool = True
     """Whether the profile owns a device alone; a profile without this is the default only when no
     other exists."""

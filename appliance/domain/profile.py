@@ -103,6 +103,8 @@ class Handling:
     """Request parameters that are taken out, in the same spelling."""
     on_request: bool = False
     """Whether a request for the profile may switch to it."""
+    keep_names: bool = False
+    """Whether names that a pattern matches reach the engine as they are."""
     engine_key_file: str | None = None
     """Absolute path of the file with the engine's own key, which root alone may read; None: the
     engine wants none."""

@@ -233,6 +233,13 @@ class GatewayTable:
             "the command that would switch, or it switches"
         ),
     ] = "manual"
+    keep_names: Annotated[
+        bool,
+        Doc(
+            "whether a name that a pattern of `served` matches reaches the engine as it is: for a program "
+            "with many models; else it becomes the first name"
+        ),
+    ] = False
     engine_key_file: Annotated[
         AbsolutePath | None,
         Doc("file with the key that the engine requires; readable for root alone"),

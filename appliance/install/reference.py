@@ -118,7 +118,8 @@ of one owner, loopback only, never root, readiness and a complete stop; root is 
   given `ctx` times `parallel`; with `kv_unified` the requests share `ctx` tokens.
 - `served` may hold patterns such as `claude-*`. An engine is given the plain names only, or the
   profile's name when there is none. A request keeps a plain name; one for a pattern, the profile's name or
-  `default` is for the first. So a `command` has to know its plain names: write `gpt-4o*` for one that it does not.
+  `default` is for the first. So a `command` has to know its plain names: write `gpt-4o*` for one that it does not. With
+  `[gateway] keep_names` names that a pattern matches are kept, too.
 - `adapters` are `--enable-lora` and `--lora-modules` for vLLM, `--lora-paths` for SGLang, which a request reaches as
   `model:adapter`: the gateway writes that. `rank` is `--max-lora-rank`, the next that vLLM has; `--max-loras` and the like
   go into `extra_args`. llama.cpp's servers have no names for adapters: `lora` in their tables is for every request.

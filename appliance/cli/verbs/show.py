@@ -148,7 +148,7 @@ def _facts(applied: Applied, need: BoxNeed) -> Iterable[tuple[str, str]]:
     yield "description", applied.description or "none"
     yield "model", applied.model or "none"
     yield "program", applied.binary
-    yield "serves", ", ".join(applied.served)
+    yield "serves", ", ".join(applied.names)
     yield "endpoint", applied.endpoint.socket or f"127.0.0.1:{applied.endpoint.port}"
     yield "claims", ", ".join(sorted(applied.claim.devices)) or "nothing (shared)"
     yield "needs VRAM", need.text

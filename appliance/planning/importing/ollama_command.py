@@ -64,6 +64,7 @@ def ollama_draft(server: ModelServer, source: str, host: HostFacts) -> ProfileDr
     keys += [
         DraftKey(table="command", key="argv", value=argv),
         DraftKey(table="command", key="health", value="/api/version"),
+        DraftKey(table="gateway", key="keep_names", value=True),
     ]
     unit = [DraftKey(table="unit", key=key, value=value) for key, value in command.unit.items()]
     return ProfileDraft(

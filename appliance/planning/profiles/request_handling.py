@@ -72,6 +72,7 @@ def handling_of(profile: Profile) -> Handling:
         set_parameters=given,
         strip_parameters=stripped,
         on_request=written.switch == "on-request",
+        keep_names=written.keep_names,
         engine_key_file=written.engine_key_file,
     )
 

@@ -92,7 +92,7 @@ def _entry(name: str, profile: Routed, state: State) -> Entry:
         "object": "model",
         "created": card.created_unix_s,
         "owned_by": "appliance",
-        "parent": profile.engine_name if name in profile.adapters else None,
+        "parent": profile.adapters.get(name),
         "name": name,
         "type": "model",
         "display_name": name,

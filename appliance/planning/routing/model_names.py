@@ -46,12 +46,13 @@ def routed(applied: Applied, engine_key: str | None = None) -> Routed:
     return Routed(
         name=applied.name,
         served=applied.names,
-        engine_name=names[0],
+        engine_name=None if applied.handling.keep_names else names[0],
         engine_names={
+            **dict.fromkeys((applied.name, DEFAULT), names[0]),
             **{name: name for name in names},
             **{adapter.name: adapter.engine_name for adapter in applied.adapters},
         },
-        adapters=frozenset(adapter.name for adapter in applied.adapters),
+        adapters={adapter.name: names[0] for adapter in applied.adapters},
         endpoint=applied.endpoint,
         exclusive=bool(applied.claim.devices),
         set_parameters=applied.handling.set_parameters,

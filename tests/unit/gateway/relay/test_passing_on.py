@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from appliance.domain.gateway import Routed, Standing, State
-from appliance.domain.profile import Adapter, Endpoint
+from appliance.domain.profile import Adapter, Endpoint, Handling
 from appliance.gateway.keys import KeyRing
 from appliance.planning.routing.body_changes import LONG_BYTES
 from appliance.planning.routing.model_names import routed
@@ -171,10 +171,15 @@ def requests_for(model: str) -> list[bytes]:
     ]
 
 
-async def test_a_name_that_the_engine_knows_reaches_it() -> None:
-    """Of all names only patterns, the profile's own and `default` become the engine's first."""
+@pytest.mark.parametrize(("keep_names", "pattern"), [(False, "m1"), (True, "alias-x")])
+async def test_a_name_that_the_engine_knows_reaches_it(
+    keep_names: bool,  # noqa: FBT001
+    pattern: str,
+) -> None:
+    """Only the profile's own name and `default` become the engine's first, and patterns unless names are kept."""
     applied = replace(
         made("box", "gpu-0", served=("m1", "alias-*", "m2")),
+        handling=Handling(keep_names=keep_names),
         adapters=(
             Adapter(name="sql", engine_name="sql", path="/a"),
             Adapter(name="de", engine_name="m1:de", path="/b"),
@@ -183,7 +188,8 @@ async def test_a_name_that_the_engine_knows_reaches_it() -> None:
     arrivals = {
         **{name: name for name in ("m1", "m2", "sql")},
         "de": "m1:de",
-        **dict.fromkeys(("alias-x", "box", "default"), "m1"),
+        **dict.fromkeys(("box", "default"), "m1"),
+        "alias-x": pattern,
     }
     async with rigged(answering(sized(b"{}")), profile=routed(applied)) as rig:
         rig.table.take(serving("box"))

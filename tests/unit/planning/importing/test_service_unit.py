@@ -105,6 +105,7 @@ def test_ollama_is_a_command() -> None:
         "serve",
     ]
     assert (keys["gpus"], keys["port"], keys["user"]) == ([1], 11434, "ollama")
+    assert keys["gateway.keep_names"] is True  # a request for qwen3:8b is for that model
     assert (keys["env.OLLAMA_MODELS"], keys["unit.Service.Nice"]) == ("/d", "5")
     assert "OLLAMA_HOST=0.0.0.0" in fates(draft, DispositionKind.CHANGED)
 

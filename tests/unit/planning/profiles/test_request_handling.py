@@ -231,7 +231,7 @@ def test_what_is_applied_is_what_is_routed() -> None:
         name="m",
         served=("m", "x"),
         engine_name="m",
-        engine_names={"m": "m", "x": "x"},
+        engine_names={"m": "m", "default": "m", "x": "x"},
         endpoint=Endpoint(port=9),
         exclusive=True,
         set_parameters={"n": 1},

@@ -140,7 +140,7 @@ def test_an_adapter_names_the_model_that_it_belongs_to() -> None:
         served=("qwen", "q-*", "sql"),
         engine_name="qwen",
         endpoint=Endpoint(port=1),
-        adapters=frozenset({"sql"}),
+        adapters={"sql": "qwen"},
     )
     directory = ModelDirectory({"box": box})
     listed = json.loads(encode_model_list(directory, State(committed=("box",))))["data"]
