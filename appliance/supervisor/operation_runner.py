@@ -19,8 +19,7 @@ from appliance.domain.journal_events import JournalEvent
 from appliance.domain.observed import Observed, RunReport
 from appliance.domain.operations import Cause, Finished, Kind, Operation, Phase, RunCaller
 from appliance.domain.profile import Catalogue
-from appliance.planning.admission.findings import Level
-from appliance.planning.admission.preflight import refusal
+from appliance.planning.admission.preflight import phase_texts, refusal
 from appliance.planning.routing.gateway_state import state_of
 from appliance.planning.status.journal_fields import operation_fields
 from appliance.planning.status.log_excerpt import LINES_READ, excerpt, short_line
@@ -335,9 +334,8 @@ class Transaction:
             self._preflight.findings(self.operation, self._catalogue, observed),
             self._boot_choice.reserve(self.operation),
         )
-        for finding in found:
-            if finding.level is not Level.REFUSE:
-                self._record.tell(finding.text)
+        for text in phase_texts(found):
+            self._record.tell(text)
         refused = refusal(found) or no_room
         self._steps = replace(self._steps, checked=True, failure=refused)
 

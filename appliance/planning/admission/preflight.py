@@ -1,6 +1,6 @@
 """Preflight: everything that speaks against a change, before anything is touched."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from appliance.domain.memory import GroupMemory
@@ -98,6 +98,13 @@ def leaving_of(
 def refusal(found: Iterable[PreflightFinding]) -> str:
     """Return the refusing findings as one text, a line each; empty: admitted."""
     return "\n".join(f.text for f in found if f.level is Level.REFUSE)
+
+
+def phase_texts(found: Iterable[PreflightFinding]) -> Iterator[str]:
+    """Yield the texts for the phase of an operation that is admitted, all that it needs in the last one."""
+    admitted = [one for one in found if one.level is not Level.REFUSE]
+    yield from (one.text for one in admitted if one.source is None)
+    yield "; ".join(one.text for one in admitted if one.source is not None)
 
 
 def _requirement(

@@ -16,8 +16,11 @@ from appliance.planning.admission.findings import (
     PreflightFinding,
     Presence,
     ProfileFacts,
+    fine,
+    refuse,
+    warn,
 )
-from appliance.planning.admission.preflight import findings, refusal
+from appliance.planning.admission.preflight import findings, phase_texts, refusal
 from appliance.planning.memory.peak import ObservedPeak
 from appliance.planning.need import Source
 from tests.fakes.gpu_readings import by_index, card
@@ -600,3 +603,17 @@ def test_a_start_without_its_unit_and_a_retired_one_are_refused() -> None:
         Level.WARN,
         "other.toml has changed since it was applied: sudo appliance apply",
     )
+
+
+def test_a_phase_tells_all_that_an_operation_needs() -> None:
+    """The need of RAM, known once a model has run, does not replace that of VRAM."""
+    found = (
+        fine("needs 18.0 GiB of VRAM (declared), 24.0 total", Source.DECLARED, 18 << 30),
+        warn("b.toml has changed since it was applied"),
+        refuse("no driver"),
+        fine("needs ≈2.0 GiB of RAM (observed), 32.0 total", Source.OBSERVED, 2 << 30),
+    )
+    assert list(phase_texts(found)) == [
+        "b.toml has changed since it was applied",
+        "needs 18.0 GiB of VRAM (declared), 24.0 total; needs ≈2.0 GiB of RAM (observed), 32.0 total",
+    ]
