@@ -28,14 +28,19 @@ from appliance.adapters.sqlite.alert_schema import (
     replace_rows,
     salvage_alerts,
 )
-from appliance.adapters.sqlite.database import open_or_replace, transaction
+from appliance.adapters.sqlite.database import (
+    DAMAGE,
+    check,
+    is_corrupt,
+    open_or_replace,
+    transaction,
+)
 from appliance.domain.errors import StoreError
 
 _log = logging.getLogger(__name__)
 
 RETRY_AFTER_S: Final = 10.0
 """Pause before a file that refused is tried again."""
-_DAMAGE: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 _MOST_REPAIRS: Final = 2
 T = TypeVar("T")
 
@@ -109,8 +114,9 @@ class AlertDatabase:
                 break
             try:
                 return job(db)
-            except sqlite3.DatabaseError as error:
-                if isinstance(error, sqlite3.IntegrityError | sqlite3.ProgrammingError):
+            except (sqlite3.DatabaseError, UnicodeError) as error:
+                is_ours = isinstance(error, sqlite3.IntegrityError | sqlite3.ProgrammingError)
+                if is_ours and _is_whole(db):
                     raise  # A fault of ours, not of the file.
                 self._step_back(error)
         return job(self._memory or self._take_memory(StoreError("damaged again and again")))
@@ -122,7 +128,7 @@ class AlertDatabase:
         if self._file is None and not self._is_newer and time.monotonic() >= self._retry_at_s:
             try:
                 self._open_file()
-            except (sqlite3.Error, OSError, StoreError) as error:
+            except (*DAMAGE, OSError, StoreError) as error:
                 self._is_newer = isinstance(error, StoreError)
                 self._close_file()
                 return self._take_memory(error)
@@ -147,9 +153,9 @@ class AlertDatabase:
             _log.info("alerts are stored in %s again", self._path)
         self._fault = None
 
-    def _step_back(self, error: sqlite3.DatabaseError) -> None:
+    def _step_back(self, error: Exception) -> None:
         """Close a damaged file, which opening replaces; copy one on a full or failing disk."""
-        if getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGE:
+        if is_corrupt(error) or isinstance(error, sqlite3.IntegrityError):
             _log.error("%s is damaged: %s", self._path, error)
             self._close_file()
         else:
@@ -172,7 +178,7 @@ class AlertDatabase:
             memory = _memory()
             try:
                 self._file.backup(memory)
-            except sqlite3.Error as error:
+            except DAMAGE as error:
                 _log.warning("%s cannot be read: %s", self._path, error)
                 memory.close()
             else:
@@ -197,3 +203,11 @@ def _memory() -> sqlite3.Connection:
     db = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
     db.row_factory = sqlite3.Row
     return db
+
+
+def _is_whole(db: sqlite3.Connection) -> bool:
+    try:
+        check(db)
+    except DAMAGE:
+        return False
+    return True

@@ -1,11 +1,9 @@
 """Codec of alerts as rows: JSON of the dataclasses, with columns for what is searched."""
 
 import json
-import logging
 import sqlite3
-from collections.abc import Callable, Iterable
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 from appliance.domain.alerts import Transition
 from appliance.domain.json_reader import decode_json
@@ -21,9 +19,6 @@ from appliance.protocol.json_dataclasses import from_json
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-_log = logging.getLogger(__name__)
-R = TypeVar("R")
-T = TypeVar("T")
 _PLAIN_COLUMNS: Final = (
     "id",
     "key",
@@ -98,14 +93,3 @@ def to_outbox_row(row: sqlite3.Row) -> OutboxRow:
         "transition": decode_json(row["transition"]),
     }
     return from_json(OutboxRow, document)
-
-
-def decoded(rows: Iterable[R], decode: Callable[[R], T]) -> list[T]:
-    """Decode rows, and leave out damaged ones."""
-    found = []
-    for row in rows:
-        try:
-            found.append(decode(row))
-        except ValueError as error:
-            _log.warning("a damaged row of the alerts is left out: %s", error)
-    return found

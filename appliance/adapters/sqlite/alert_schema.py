@@ -66,8 +66,8 @@ ALERTS: Final = Schema(
 
 
 def salvage_alerts(damaged: Path, db: sqlite3.Connection) -> int:
-    """Copy the rows that can be read of a damaged database of this version; returns how many."""
-    return salvage_tables(damaged, db, version=ALERTS.version, tables=TABLES)
+    """Copy the rows that can be read of a damaged database; returns how many."""
+    return salvage_tables(damaged, db, TABLES)
 
 
 def replace_rows(source: sqlite3.Connection, db: sqlite3.Connection, *, is_whole: bool) -> None:

@@ -14,10 +14,10 @@ from typing import Final, TypeVar
 
 from appliance.adapters.sqlite import outbox_table
 from appliance.adapters.sqlite.alert_database import RETRY_AFTER_S, AlertDatabase
-from appliance.adapters.sqlite.alert_rows import decoded, to_document, to_transition
+from appliance.adapters.sqlite.alert_rows import to_document, to_transition
 from appliance.adapters.sqlite.alert_schema import give_pages_back, prune
 from appliance.adapters.sqlite.book_table import BookTable, read_memory
-from appliance.adapters.sqlite.database import insert
+from appliance.adapters.sqlite.database import decoded, insert
 from appliance.adapters.sqlite.outbox_table import NotQueuedError, OutboxCounts
 from appliance.domain.alerts import Severity, Subject, Transition
 from appliance.planning.alerting.book.alert_context import Evaluation

@@ -10,13 +10,13 @@ from typing import Final
 
 from appliance.adapters.sqlite.alert_rows import (
     book_document,
-    decoded,
     to_book,
     to_document,
     to_silence,
     to_state,
     to_window,
 )
+from appliance.adapters.sqlite.database import decoded
 from appliance.domain.alerts import AlertPhase
 from appliance.planning.alerting.book.alert_context import Evaluation
 from appliance.planning.alerting.book.alert_state import AlertBook, AlertKey, AlertState
@@ -151,7 +151,7 @@ def _without_counters(state: AlertState) -> AlertState:
 
 def _book_after_loss(db: sqlite3.Connection, states: Sequence[AlertState]) -> AlertBook:
     """Return a book whose next numbers are above all in the database."""
-    numbers = [(alert, episode) for alert, episode in db.execute(_NUMBERS_OF)]
+    numbers = decoded(db.execute(_NUMBERS_OF), lambda row: (str(row[0]), int(row[1])))
     numbers += [(state.alert, state.episode) for state in states]
     alerts = [int(alert[1:]) for alert, _ in numbers if alert[1:].isdecimal()]
     return AlertBook(

@@ -1,7 +1,10 @@
 """SQLite files of any schema: opened at its present version, migrated forward only.
 
 A file that cannot be used is renamed and a new one begun: as `NAME.damaged` a database with damage,
-as `NAME.SUFFIX.damaged` something that is no regular file. A full or failing disk is no damage.
+as `NAME.SUFFIX.damaged` something that is no regular file. A full or failing disk is no damage. Whatever else
+an opening raises is: a flipped byte may be in a page, a row, the name of a column or the version.
+The pages that hold header and schema are the same in every file of a schema, so one damaged byte of them is put
+right: without them SQLite reads nothing of a file.
 """
 
 import contextlib
@@ -10,16 +13,40 @@ import sqlite3
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache, partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from appliance.domain.errors import StoreError
+from appliance.planning.wording import short
 
 _log = logging.getLogger(__name__)
 
 _MODE: Final = 0o600
 _LOG_FILES: Final = ("-wal", "-shm", "-journal")
 """Suffixes of SQLite's own files beside a database."""
+DAMAGE: Final = (
+    *(sqlite3.Error, ValueError, LookupError, TypeError, AttributeError, ArithmeticError),
+)
+"""Errors that a damaged file can raise: SQLite's own, its binding's (a message may be no UTF-8, a column may
+have another name), and those of the codecs of rows."""
+_CORRUPT: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
+_DISK: Final = frozenset(
+    {
+        *(sqlite3.SQLITE_PERM, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_NOMEM),
+        *(sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL),
+        *(sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PROTOCOL),
+    }
+)
+"""Codes of errors that tell of a full or failing disk or of another process, not of the file's content."""
+_PAGE_BYTES: Final = 4096
+_CHANGING: Final = frozenset((*range(24, 44), *range(52, 56), *range(92, 100)))
+"""Bytes of a file's header that change with its content: counters, sizes and free pages
+(https://www.sqlite.org/fileformat.html#the_database_header)."""
+_Statement = tuple[str, str, str, str | None]
+"""Type, name, table and SQL of an entry of the schema; None: SQLite made it by itself."""
+R = TypeVar("R")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +60,24 @@ class Schema:
     pragmas: tuple[str, ...]
     """Settings of each connection, made before the first table."""
     is_checked: bool = False
-    """Whether opening reads the whole file to find damage (PRAGMA quick_check)."""
+    """Whether opening reads the whole file to find damage (PRAGMA integrity_check)."""
+
+
+def is_corrupt(error: Exception) -> bool:
+    """Tell whether an error of SQLite says that a file is damaged; its own message may be damaged, too."""
+    code = getattr(error, "sqlite_errorcode", 0)
+    return code & 0xFF in _CORRUPT or isinstance(error, UnicodeError)
+
+
+def decoded(rows: Iterable[R], decode: Callable[[R], T]) -> list[T]:
+    """Decode rows one by one, and leave out damaged ones."""
+    found = []
+    for row in rows:
+        try:
+            found.append(decode(row))
+        except DAMAGE as error:
+            _log.warning("a damaged row is left out: %s", short(str(error)))
+    return found
 
 
 def open_or_replace(path: Path, schema: Schema) -> tuple[sqlite3.Connection, Path | None]:
@@ -51,12 +95,14 @@ def open_or_replace(path: Path, schema: Schema) -> tuple[sqlite3.Connection, Pat
     # SQLite's own further files take the mode of this one.
     path.touch(mode=_MODE)
     path.chmod(_MODE)
+    _restore_byte(path, schema)
     try:
         return open_database(path, schema), aside
-    except sqlite3.OperationalError:
-        raise  # A full or failing disk: the file may be sound.
-    except sqlite3.DatabaseError as error:
-        _log.warning("%s cannot be used (%s): renamed, and a new database begun", path, error)
+    except DAMAGE as error:
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF in _DISK:
+            raise  # The file may be sound.
+        fault = short(str(error))
+        _log.warning("%s cannot be used (%s): renamed, and a new database begun", path, fault)
     aside = _set_damaged_aside(path)
     return open_database(path, schema), aside
 
@@ -66,11 +112,12 @@ def open_database(path: Path, schema: Schema) -> sqlite3.Connection:
     db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=2.0)
     try:
         db.row_factory = sqlite3.Row
+        db.text_factory = _TEXT
         version = _readable_version(db, path, schema)
         for pragma in (*schema.pragmas, "journal_mode=WAL"):
             db.execute(f"PRAGMA {pragma}")
         if schema.is_checked:
-            _check(db)
+            check(db)
         if version != schema.version:
             _bring_up_to_date(db, version, schema)
     except BaseException:
@@ -121,31 +168,24 @@ def make_tables(db: sqlite3.Connection, tables: Mapping[str, str], indexes: Iter
         db.execute(statement)
 
 
-def salvage_tables(
-    damaged: Path, db: sqlite3.Connection, *, version: int, tables: Iterable[str]
-) -> int:
+def salvage_tables(damaged: Path, db: sqlite3.Connection, tables: Iterable[str]) -> int:
     """Copy the rows that can be read of a damaged database; returns how many.
 
     Args:
-        damaged: The file; one of another version is left alone.
-        db: Database with the same tables.
-        version: Of the schema.
+        damaged: The file; tables with other columns are left alone.
+        db: Database with the tables.
         tables: Names of the tables, what must not be lost first.
     """
     if not damaged.is_file():
         return 0
-    old = sqlite3.connect(f"{damaged.absolute().as_uri()}?mode=ro", uri=True)
     copied = 0
     try:
-        (found,) = old.execute("PRAGMA user_version").fetchone()
-        if found == version:
-            with transaction(db):
-                copied = sum(_copy(old, db, table) for table in tables)
-    except sqlite3.Error as error:
-        _log.warning("nothing could be read of %s: %s", damaged, error)
-        copied = 0
-    finally:
-        old.close()
+        old = sqlite3.connect(f"{damaged.absolute().as_uri()}?mode=ro", uri=True)
+        with contextlib.closing(old), transaction(db):
+            old.text_factory = _TEXT
+            copied = sum(_copy(old, db, table) for table in tables)
+    except DAMAGE as error:
+        _log.warning("nothing could be read of %s: %s", damaged, short(str(error)))
     return copied
 
 
@@ -153,11 +193,12 @@ def _copy(old: sqlite3.Connection, db: sqlite3.Connection, table: str) -> int:
     """Copy a table up to its first damage, and from its end back to its last."""
     copied = 0
     for order in ("", " ORDER BY 1 DESC"):
-        with contextlib.suppress(sqlite3.DatabaseError):
+        with contextlib.suppress(*DAMAGE):
             for row in old.execute(f"SELECT * FROM {table}{order}"):  # noqa: S608 - our names
                 places = ", ".join("?" * len(row))
                 sql = f"INSERT OR IGNORE INTO {table} VALUES ({places})"  # noqa: S608
-                copied += db.execute(sql, row).rowcount
+                with contextlib.suppress(sqlite3.IntegrityError):  # a value of another type
+                    copied += db.execute(sql, row).rowcount
             break
     return copied
 
@@ -167,19 +208,91 @@ def _encodable(value: object) -> object:
     return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
 
 
+_TEXT: Final = partial(str, encoding="utf-8", errors="replace")
+"""Text of a column; one damaged text would otherwise end the reading of all rows."""
+
+
+def _restore_byte(path: Path, schema: Schema) -> None:
+    """Put the one damaged byte in the pages of a file's schema right. Raises OSError."""
+    with contextlib.suppress(FileNotFoundError), path.open("r+b", buffering=0) as file:
+        damaged: list[tuple[int, int]] = []
+        for number, wanted in _schema_pages(schema).items():
+            begin = number * _PAGE_BYTES
+            file.seek(begin)
+            found = file.read(_PAGE_BYTES)
+            if len(found) < _PAGE_BYTES:
+                return
+            if found != wanted:
+                places = (at for at in range(_PAGE_BYTES) if found[at] != wanted[at])
+                damaged += [
+                    (begin + at, wanted[at]) for at in places if begin + at not in _CHANGING
+                ]
+        if len(damaged) == 1:
+            ((place, value),) = damaged
+            file.seek(place)
+            file.write(bytes([value]))
+            _log.warning("%s: its damaged byte %d is put right", path, place)
+
+
+@cache
+def _schema_pages(schema: Schema) -> Mapping[int, bytes]:
+    """Return the pages of a new file that hold its header and its schema, by their numbers from 0."""
+    with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as db:
+        db.row_factory = sqlite3.Row
+        for pragma in (f"page_size={_PAGE_BYTES}", *schema.pragmas):
+            db.execute(f"PRAGMA {pragma}")
+        _bring_up_to_date(db, 0, schema)
+        roots = {place for (place,) in db.execute("SELECT rootpage FROM sqlite_master")}
+        (vacuums,) = db.execute("PRAGMA auto_vacuum").fetchone()
+        image = db.serialize()
+    begins = range(0, len(image), _PAGE_BYTES)
+    pages = {n: image[begin : begin + _PAGE_BYTES] for n, begin in enumerate(begins)}
+    pages[0] = pages[0][:18] + b"\2\2" + pages[0][20:]  # a file has a write-ahead log
+    pointers = {2} if vacuums else set()
+    return {n: page for n, page in pages.items() if n + 1 not in roots | pointers}
+
+
 def _readable_version(db: sqlite3.Connection, path: Path, schema: Schema) -> int:
-    """Return the version of a file, 0 for a new one. Raises `StoreError` for a newer version."""
+    """Return the version of a file, 0 for a new one.
+
+    Raises:
+        StoreError: a newer version wrote the file, which is whole.
+        sqlite3.DatabaseError: its version or its tables are damaged.
+    """
     (version,) = db.execute("PRAGMA user_version").fetchone()
+    is_ours = _statements(db) == _statements_of(schema)
+    if version == schema.version and not is_ours:
+        raise sqlite3.DatabaseError("its tables are not those of its version")
+    if version != schema.version and is_ours:
+        check(db)
+        db.execute(f"PRAGMA user_version={schema.version}")
+        _log.warning("%s: its damaged version (%d) is put right", path, version)
+        return schema.version
     if version > schema.version:
+        check(db)
         raise newer_error(path, version, known=schema.version)
     return int(version)
 
 
-def _check(db: sqlite3.Connection) -> None:
+def _statements(db: sqlite3.Connection) -> frozenset[_Statement]:
+    rows = db.execute("SELECT type, name, tbl_name, sql FROM sqlite_master")
+    return frozenset((kind, name, table, sql) for kind, name, table, sql in rows)
+
+
+@cache
+def _statements_of(schema: Schema) -> frozenset[_Statement]:
+    """Return the entries of the schema of a new file."""
+    with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as db:
+        db.row_factory = sqlite3.Row
+        schema.migrate(db, 0)
+        return _statements(db)
+
+
+def check(db: sqlite3.Connection) -> None:
     """Read all pages. Raises sqlite3.DatabaseError for damage that SQLite can recognise."""
-    (verdict,) = db.execute("PRAGMA quick_check(1)").fetchone()
+    (verdict,) = db.execute("PRAGMA integrity_check(1)").fetchone()
     if verdict != "ok":
-        raise sqlite3.DatabaseError(" ".join(verdict.split()))
+        raise sqlite3.DatabaseError(short(" ".join(str(verdict).split())))
 
 
 def _bring_up_to_date(db: sqlite3.Connection, version: int, schema: Schema) -> None:

@@ -27,7 +27,14 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Final, TypeVar
 
-from appliance.adapters.sqlite.database import insert, open_or_replace, transaction
+from appliance.adapters.sqlite.database import (
+    DAMAGE,
+    decoded,
+    insert,
+    is_corrupt,
+    open_or_replace,
+    transaction,
+)
 from appliance.adapters.sqlite.measurement_rows import (
     Row,
     to_event,
@@ -61,9 +68,6 @@ _RETRY_AFTER_S: Final = 10.0
 """Pause before a disk that refused is tried again."""
 _MOST_WAITING: Final = 1000
 """Events that wait for the disk; older ones go first."""
-_DAMAGE: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
-_UNSTORABLE: Final = (sqlite3.Error, OverflowError, ValueError)
-"""Errors of a write: of the file, or of a number or text that SQLite cannot hold."""
 T = TypeVar("T")
 _Write = Callable[[sqlite3.Connection], object]
 StateKey = tuple[str, str]
@@ -166,7 +170,7 @@ class MeasurementStore:
         sql = "SELECT profile, series, state FROM detectors"
 
         def read(db: sqlite3.Connection) -> Mapping[StateKey, str]:
-            return {(profile, series): state for profile, series, state in db.execute(sql)}
+            return dict(decoded(db.execute(sql), _to_state))
 
         nothing: Mapping[StateKey, str] = {}
         return await self._run(lambda: {**self._try(read, nothing), **self._states})
@@ -187,7 +191,7 @@ class MeasurementStore:
 
         def read() -> Sequence[MeasurementEvent]:
             nothing: list[MeasurementEvent] = []
-            stored = self._try(lambda db: _decoded(db.execute(sql, values), to_event), nothing)
+            stored = self._try(lambda db: decoded(db.execute(sql, values), to_event), nothing)
             waiting = [
                 event
                 for event in self._events
@@ -289,7 +293,7 @@ class MeasurementStore:
         """Return the rows of a query, without damaged ones; none if the file cannot be read."""
         nothing: list[T] = []
         return await self._run(
-            self._try, lambda db: _decoded(db.execute(sql, values), decode), nothing
+            self._try, lambda db: decoded(db.execute(sql, values), decode), nothing
         )
 
     def _wait(
@@ -348,9 +352,9 @@ class MeasurementStore:
             return default
         try:
             return job(self._db)
-        except _UNSTORABLE as error:
+        except DAMAGE as error:  # of the file, or of a number or text that SQLite cannot hold
             self._failed(error)
-            if getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGE:
+            if is_corrupt(error):
                 self._close()  # Opening it anew replaces it.
             return default
 
@@ -361,7 +365,7 @@ class MeasurementStore:
             self._db, aside = open_or_replace(self._path, MEASUREMENTS)
             copied = 0 if aside is None else salvage(aside, self._db)
             (highest,) = self._db.execute("SELECT coalesce(max(id), 0) FROM events").fetchone()
-        except (sqlite3.Error, OSError) as error:
+        except (*DAMAGE, OSError) as error:
             self._close()
             self._failed(error)
             return
@@ -401,22 +405,18 @@ _ADD_TRAFFIC: Final = """ON CONFLICT DO UPDATE SET
   cached_tokens = cached_tokens + excluded.cached_tokens"""
 
 
-def _decoded(rows: Iterable[Row], decode: Callable[[Row], T]) -> list[T]:
-    """Decode rows, and leave out damaged ones."""
-    found = []
-    for row in rows:
-        try:
-            found.append(decode(row))
-        except ValueError as error:
-            _log.warning("a damaged row of the measurements is left out: %s", error)
-    return found
-
-
 def _joined(
     rows: Sequence[RateSummary], span_s: float | None, most: int | None
 ) -> Sequence[RateSummary]:
     joined = rows if span_s is None else down_sampled(rows, span_s)
     return tuple(joined if most is None else fitted(joined, most))
+
+
+def _to_state(row: Row) -> tuple[StateKey, str]:
+    if not all(isinstance(value, str) for value in row):
+        raise ValueError("the state of a detector is no text")
+    profile, series, state = row
+    return (profile, series), state
 
 
 def _to_canary_run(row: Row) -> CanaryRun:

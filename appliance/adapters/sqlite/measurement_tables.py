@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from appliance.adapters.sqlite.database import (
     Schema,
+    decoded,
     insert,
     make_tables,
     salvage_tables,
@@ -151,7 +152,7 @@ def _rates_of(times: Sequence[Any]) -> Sequence[tuple[Series, float]]:
             rate = rate_of(series, raw)
             if rate is not None:
                 found.append((series, rate))
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, ArithmeticError):
         return ()
     return found
 
@@ -167,7 +168,7 @@ def history(
     sql = f"{_MEASURED} AND profile=? AND began_unix_s>=? ORDER BY began_unix_s"
     for _, began_unix_s, *times in db.execute(sql, (profile, since_unix_s)):
         for series, rate in _rates_of(times):
-            if series in rows:
+            if series in rows and isinstance(began_unix_s, float):
                 rows[series].append(RateSummary(began_unix_s, 1, rate, rate, rate))
     for found in rows.values():
         found.sort(key=lambda row: row.unix_s)  # Both overlap only where the clock was set back.
@@ -182,12 +183,19 @@ def _hours(
         " WHERE profile=? AND series=? AND hour>=? ORDER BY hour"
     )
     found = db.execute(sql, (profile, series, since_unix_s // HOUR_S))
-    return [RateSummary(*row) for row in found]
+    return decoded(found, _to_summary)
+
+
+def _to_summary(row: Sequence[Any]) -> RateSummary:
+    """Return the summary of a row. Raises ValueError or TypeError for a damaged one."""
+    begin_s, count, *rates = row
+    low, middle, high = map(float, rates)
+    return RateSummary(float(begin_s), int(count), low, middle, high)
 
 
 # --- recovery ------------------------------------------------------------------------
 
 
 def salvage(damaged: Path, db: sqlite3.Connection) -> int:
-    """Copy the rows that can be read of a damaged database of this version; returns how many."""
-    return salvage_tables(damaged, db, version=MEASUREMENTS.version, tables=_TABLES)
+    """Copy the rows that can be read of a damaged database; returns how many."""
+    return salvage_tables(damaged, db, _TABLES)

@@ -13,11 +13,16 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from appliance.domain.json_reader import decode_json
-from appliance.domain.operations import Cause, Finished, Goal, Kind, Operation, Outcome, Phase
+from appliance.domain.operations import Cause, Finished, Goal, Kind, Operation, Outcome
 from appliance.protocol.json_dataclasses import from_json
 
 SCHEMA_VERSION: Final = 3
 Row = sqlite3.Row | Mapping[str, Any]
+
+
+_PLAIN_COLUMNS: Final = (
+    *("id", "kind", "boot_id", "requested_by", "drain_s", "phase", "cause", "reason"),
+)
 
 
 def to_row(operation: Operation) -> dict[str, Any]:
@@ -55,40 +60,37 @@ def to_finished_row(finished: Finished) -> dict[str, Any]:
 
 
 def to_operation(row: Row) -> Operation:
-    """Return the operation of a row. Raises ValueError, KeyError or TypeError on a damaged one."""
-    return Operation(
-        id=row["id"],
-        kind=Kind(row["kind"]),
-        target=tuple(decode_json(row["target"])),
-        goal=from_json(Goal, decode_json(row["goal"])),
-        boot_id=row["boot_id"],
-        requested_by=row["requested_by"],
-        began_unix_s=row["began"],
-        began_s=row["began_s"] or 0.0,
-        rollback=bool(row["rollback"]),
-        drain_s=row["drain_s"],
-        phase=Phase(row["phase"]),
-        ends={str(phase): int(times) for phase, times in decode_json(row["ends"]).items()},
-        cause=_cause(row["cause"]),
-        reason=row["reason"],
-    )
+    """Return the operation of a row. Raises an error of `database.DAMAGE` for a damaged one."""
+    return from_json(Operation, _operation_document(row))
+
+
+def _operation_document(row: Row) -> Mapping[str, object]:
+    return {
+        **{name: row[name] for name in _PLAIN_COLUMNS},
+        "target": decode_json(row["target"]),
+        "goal": decode_json(row["goal"]),
+        "began_unix_s": row["began"],
+        "began_s": row["began_s"] or 0.0,
+        "rollback": bool(row["rollback"]),
+        "ends": {phase: int(times) for phase, times in decode_json(row["ends"]).items()},
+    }
 
 
 def to_finished(row: Row) -> Finished:
     """Return the closed operation of a row. Raises like `to_operation`."""
-    return Finished(
-        operation=to_operation(row),
-        outcome=Outcome(row["outcome"]),
-        message=row["message"],
-        cause=_cause(row["finish_cause"]),
-        finished_unix_s=row["finished"],
-        finished_s=row["finished_s"] or 0.0,
-        phases_ms=decode_json(row["phases_ms"]),
-    )
-
-
-def _cause(value: str | None) -> Cause | None:
-    return None if value is None else Cause(value)
+    document = {
+        "operation": _operation_document(row),
+        "outcome": row["outcome"],
+        "message": row["message"],
+        "cause": row["finish_cause"],
+        "finished_unix_s": row["finished"],
+        "finished_s": row["finished_s"] or 0.0,
+        "phases_ms": decode_json(row["phases_ms"]),
+    }
+    finished = from_json(Finished, document)
+    if not all(isinstance(value, float | int) for value in finished.phases_ms.values()):
+        raise ValueError("the time of a phase is no number")
+    return finished
 
 
 def brought_up(row: Row, version: int) -> dict[str, Any]:

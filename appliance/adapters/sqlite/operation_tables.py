@@ -33,10 +33,7 @@ def _migrate(db: sqlite3.Connection, version: int) -> None:
 
 def _taken_out(db: sqlite3.Connection, version: int) -> list[dict[str, Any]]:
     """Drop the table of an earlier version, and return its rows in the form of this version."""
-    try:
-        rows = [brought_up(old, version) for old in db.execute("SELECT * FROM operations")]
-    except (KeyError, TypeError, AttributeError) as error:
-        raise sqlite3.DatabaseError(f"no row of version {version}: {error}") from error
+    rows = [brought_up(old, version) for old in db.execute("SELECT * FROM operations")]
     db.execute("DROP TABLE operations")
     return rows
 
@@ -49,5 +46,7 @@ def put_row(db: sqlite3.Connection, row: Mapping[str, Any]) -> None:
 
 
 OPERATIONS: Final = Schema(
-    version=SCHEMA_VERSION, migrate=_migrate, pragmas=("synchronous=NORMAL",)
+    version=SCHEMA_VERSION, migrate=_migrate, pragmas=("synchronous=NORMAL",), is_checked=True
 )
+TABLES: Final = ("marks", "operations")
+"""Names of the tables, what must not be lost first."""

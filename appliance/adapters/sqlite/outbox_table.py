@@ -9,9 +9,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from appliance.adapters.sqlite.alert_rows import decoded, to_outbox_columns, to_outbox_row
+from appliance.adapters.sqlite.alert_rows import to_outbox_columns, to_outbox_row
 from appliance.adapters.sqlite.alert_schema import WAITS
-from appliance.adapters.sqlite.database import insert
+from appliance.adapters.sqlite.database import decoded, insert
 from appliance.domain.alerts import OutboxState
 from appliance.planning.alerting.sending.outbox_rows import OutboxRow, Settlement
 
@@ -126,17 +126,18 @@ def queued_rows(db: sqlite3.Connection, target: str, most: int) -> Sequence[Outb
 
 def waiting_targets(db: sqlite3.Connection) -> Sequence[str]:
     """Return the names of the targets for which rows wait."""
-    return [target for (target,) in db.execute(_TARGETS)]
+    return [target for (target,) in db.execute(_TARGETS) if isinstance(target, str)]
 
 
 def last_sent(db: sqlite3.Connection, target: str) -> float | None:
     """Return when a target took a message last; None: it took none that is kept."""
     (last,) = db.execute(_LAST_SENT, (target,)).fetchone()
-    return None if last is None else float(last)
+    return float(last) if isinstance(last, float | int) else None
 
 
 def outbox_counts(db: sqlite3.Connection) -> OutboxCounts:
     """Return the numbers for the status."""
     waiting, oldest = db.execute(_WAITING).fetchone()
     (dead,) = db.execute(_DEAD).fetchone()
+    oldest = float(oldest) if isinstance(oldest, float | int) else None
     return OutboxCounts(waiting=waiting, dead=dead, oldest_due_unix_s=oldest)

@@ -14,10 +14,13 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from appliance.adapters.sqlite.database import (
+    DAMAGE,
     Schema,
+    decoded,
     insert,
     make_tables,
     open_or_replace,
+    salvage_tables,
     transaction,
 )
 from appliance.domain.errors import StoreError
@@ -28,6 +31,7 @@ from appliance.planning.status.state_record import (
     StateChange,
     state_changes,
 )
+from appliance.protocol.json_dataclasses import from_json
 
 _log = logging.getLogger(__name__)
 
@@ -40,9 +44,7 @@ _TABLES: Final = {
     "observed": "id INTEGER PRIMARY KEY CHECK (id = 1), until_unix_s REAL NOT NULL) STRICT",
 }
 _INDEXES: Final = ("CREATE INDEX changes_of ON changes (profile, id)",)
-_LAST: Final = (
-    "SELECT profile, state FROM changes WHERE id IN (SELECT max(id) FROM changes GROUP BY profile)"
-)
+_LAST: Final = "SELECT unix_s, profile, state FROM changes WHERE id IN (SELECT max(id) FROM changes GROUP BY profile)"
 _DROP_OLD: Final = (
     "DELETE FROM changes WHERE unix_s < :before"
     " AND id NOT IN (SELECT max(id) FROM changes GROUP BY profile)"
@@ -127,9 +129,8 @@ class StateStore:
         self._until = now
 
     def _read(self, db: sqlite3.Connection) -> tuple[Sequence[StateChange], float | None]:
-        rows = db.execute(_NEWEST, {"most": MOST_TOLD}).fetchall()
-        found = [StateChange(unix_s=r[0], profile=r[1], state=r[2]) for r in reversed(rows)]
-        return found, self._until
+        rows = db.execute(_NEWEST, {"most": MOST_TOLD})
+        return decoded(rows, _to_change)[::-1], self._until
 
     def _attempt(self, job: Callable[[sqlite3.Connection], T], default: T) -> T:
         if self._db is None and time.monotonic() < self._retry_at_s:
@@ -138,17 +139,20 @@ class StateStore:
             if self._db is None:
                 self._db = self._open()
             found = job(self._db)
-        except (sqlite3.Error, OSError, StoreError) as error:
+        except (*DAMAGE, OSError, StoreError) as error:
             self._failed(error)
             return default
         self._fault = ""
         return found
 
     def _open(self) -> sqlite3.Connection:
-        db, _ = open_or_replace(self._path, STATES)
-        self._last = dict(db.execute(_LAST).fetchall())
+        db, aside = open_or_replace(self._path, STATES)
+        if aside is not None:
+            salvage_tables(aside, db, _TABLES)
+        changes = decoded(db.execute(_LAST), _to_change)
+        self._last = {change.profile: change.state for change in changes}
         observed = db.execute("SELECT until_unix_s FROM observed").fetchone()
-        if self._until is None and observed is not None:
+        if self._until is None and observed is not None and isinstance(observed[0], float):
             self._until = observed[0]
         return db
 
@@ -169,6 +173,10 @@ class StateStore:
         db, self._db = self._db, None
         if db is not None:
             db.close()
+
+
+def _to_change(row: sqlite3.Row) -> StateChange:
+    return from_json(StateChange, dict(row))
 
 
 def _note(db: sqlite3.Connection, until: float) -> None:

@@ -18,7 +18,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from appliance.adapters.sqlite.database import open_database, open_or_replace
+from appliance.adapters.sqlite.database import (
+    DAMAGE,
+    decoded,
+    is_corrupt,
+    open_database,
+    open_or_replace,
+    salvage_tables,
+)
 from appliance.adapters.sqlite.operation_rows import (
     to_finished,
     to_finished_row,
@@ -26,7 +33,7 @@ from appliance.adapters.sqlite.operation_rows import (
     to_row,
 )
 from appliance.adapters.sqlite.operation_spool import OperationSpool
-from appliance.adapters.sqlite.operation_tables import OPERATIONS, put_row
+from appliance.adapters.sqlite.operation_tables import OPERATIONS, TABLES, put_row
 from appliance.domain.errors import StoreError
 from appliance.domain.operations import Finished, Kind, Operation, Outcome, Phase
 from appliance.domain.profile import Mark
@@ -38,7 +45,8 @@ _USUAL_ROWS: Final = 9
 _RETRY_AFTER_S: Final = 10.0
 """Pause before a disk that refused a write is tried again; a full disk stays full for longer."""
 T = TypeVar("T")
-_DAMAGED: Final = (sqlite3.Error, ValueError, KeyError, TypeError)
+_NEWEST_ROWS: Final = 9
+"""Rows among which the last operation is looked for; the first of them may be damaged."""
 
 
 class SqliteStore:
@@ -66,6 +74,7 @@ class SqliteStore:
         self._last_id = 0
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="store")
         self._db: sqlite3.Connection | None = None
+        self._is_opening = False
         self._offer_at_s = 0.0
         """Time when rows that the database refused are offered again."""
         self._retry_at_s: float | None = None
@@ -144,12 +153,12 @@ class SqliteStore:
         """Return the operation that ended last."""
         if self._last is not None:
             return self._last
-        sql = "SELECT * FROM operations WHERE outcome IS NOT NULL ORDER BY id DESC LIMIT 1"
+        sql = "SELECT * FROM operations WHERE outcome IS NOT NULL ORDER BY id DESC LIMIT ?"
 
         def read(db: sqlite3.Connection) -> Finished | None:
             waiting = self._spool.waiting  # newer than every row of the database
-            row = waiting[-1] if waiting else db.execute(sql).fetchone()
-            return None if row is None else to_finished(row)
+            rows = [*reversed(waiting), *db.execute(sql, (_NEWEST_ROWS,))]
+            return next(iter(decoded(rows[:_NEWEST_ROWS], to_finished)), None)
 
         last = await self._run(read, None)
         if self._is_settled():
@@ -175,7 +184,8 @@ class SqliteStore:
             waiting = {row["id"]: row for row in self._spool.waiting}
             stored = {row["id"]: row for row in db.execute(sql, (most,))}
             found = {**stored, **waiting}
-            return [to_finished(found[number]) for number in sorted(found, reverse=True)[:most]]
+            newest = sorted(found, reverse=True)[:most]
+            return decoded([found[number] for number in newest], to_finished)
 
         return await self._run(read, ())
 
@@ -208,9 +218,10 @@ class SqliteStore:
         def read(db: sqlite3.Connection) -> Mapping[str, Sequence[float]]:
             found: dict[str, list[float]] = {}
             waiting = [row for row in self._spool.waiting if row["kind"] == Kind.REPAIR]
-            for row in (*db.execute(sql, (Kind.REPAIR.value, since_unix_s)), *waiting):
-                for name in to_operation(row).target:
-                    found.setdefault(name, []).append(row["began"])
+            rows = (*db.execute(sql, (Kind.REPAIR.value, since_unix_s)), *waiting)
+            for operation in decoded(rows, to_operation):
+                for name in operation.target:
+                    found.setdefault(name, []).append(operation.began_unix_s)
             return found
 
         return await self._run(read, {})
@@ -220,7 +231,9 @@ class SqliteStore:
         if self._marks is not None:
             return self._marks
         sql = "SELECT name, mark FROM marks"
-        marks = await self._run(lambda db: {n: Mark(m) for n, m in db.execute(sql)}, None)
+        marks = await self._run(
+            lambda db: dict(decoded(db.execute(sql), lambda row: (str(row[0]), Mark(row[1])))), None
+        )
         if self._is_settled():
             self._marks = marks
         return marks or {}
@@ -269,17 +282,32 @@ class SqliteStore:
             return False, None
         try:
             return True, job(self._db)
-        except _DAMAGED as error:
+        except DAMAGE as error:
             _log.warning("the database %s could not be read or written: %s", self._path, error)
+            if is_corrupt(error) and not self._is_opening:
+                self._open()
             return False, None
 
     def _open(self) -> None:
         """Open the file; replace a damaged one, and retry later one that no disk holds."""
+        self._is_opening = True
+        try:
+            self._open_file()
+        finally:
+            self._is_opening = False
+
+    def _open_file(self) -> None:
         self._close()
         try:
-            self._db, _ = open_or_replace(self._path, OPERATIONS)
+            self._db, aside = open_or_replace(self._path, OPERATIONS)
             self._retry_at_s = None
-        except (sqlite3.Error, OSError) as error:
+            if aside is not None:
+                copied = salvage_tables(aside, self._db, TABLES)
+                _log.error(
+                    "%s was damaged and is now %s; %d of its rows were kept",
+                    *(self._path, aside, copied),
+                )
+        except (*DAMAGE, OSError) as error:
             _log.error("operations are kept in memory only: %s: %s", self._path, error)
             self._db = open_database(Path(":memory:"), OPERATIONS)
             self._retry_at_s = time.monotonic() + self._retry_after_s

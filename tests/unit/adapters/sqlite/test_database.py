@@ -77,9 +77,12 @@ def test_a_migration_that_fails_changes_nothing(tmp_path: Path) -> None:
     path = tmp_path / "x.sqlite"
     written(path, 1)
 
-    def refuse(db: sqlite3.Connection, _version: int) -> None:
-        db.execute("DROP TABLE numbers")
-        raise sqlite3.OperationalError("database or disk is full")
+    def refuse(db: sqlite3.Connection, version: int) -> None:
+        if version:
+            db.execute("DROP TABLE numbers")
+            full = sqlite3.OperationalError("database or disk is full")
+            full.sqlite_errorcode = sqlite3.SQLITE_FULL
+            raise full
 
     with pytest.raises(sqlite3.OperationalError):
         open_or_replace(path, Schema(version=2, migrate=refuse, pragmas=()))
