@@ -81,6 +81,8 @@ class ModelReference:
     """Whether a projector beside the model in its repository is loaded where none is named."""
     draft: str | None = None
     """Path of a second GGUF model that drafts for the first."""
+    adapters: tuple[str, ...] = ()
+    """Directories of LoRA adapters that are loaded with the model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +91,8 @@ class Model:
 
     main: Gguf | Safetensors
     projector_bytes: int = field(default=0)
+    adapter_bytes: int = 0
+    """Bytes of the adapters' weights, as far as their files can be seen."""
     draft: Gguf | None = None
     """Model that drafts for the main one; None: there is none, or its file cannot be read."""
     modified_unix_s: int = 0
@@ -98,7 +102,7 @@ class Model:
     def file_bytes(self) -> int:
         """Return the size of all files of the model."""
         drafting = 0 if self.draft is None else self.draft.file_bytes
-        return self.main.file_bytes + self.projector_bytes + drafting
+        return self.main.file_bytes + self.projector_bytes + self.adapter_bytes + drafting
 
 
 LookAtModel = Callable[[ModelReference], Model | Unread]

@@ -63,6 +63,7 @@ def read_model(reference: ModelReference) -> Model | Unread:
             projector_bytes=0
             if projector is None
             else sum(t.stored_bytes for t in _gguf(projector, budget).tensors),
+            adapter_bytes=sum(_adapter_bytes(Path(path)) for path in reference.adapters),
             draft=None if reference.draft is None else _draft(Path(reference.draft), budget),
             modified_unix_s=int(first.stat().st_mtime),
         )
@@ -87,6 +88,15 @@ def _draft(path: Path, budget: HeaderBudget) -> Gguf | None:
         raise
     except (_UnreadError, HeaderError, OSError, ValueError):
         return None
+
+
+def _adapter_bytes(directory: Path) -> int:
+    """Return the bytes of an adapter's weights; 0: they cannot be seen, which the preflight tells."""
+    try:
+        files = [path for path in entries_of(directory) if path.suffix == _SUFFIX]
+        return sum(path.stat().st_size for path in files)
+    except (HeaderError, OSError):
+        return 0
 
 
 def _main(first: Path, budget: HeaderBudget) -> Gguf | Safetensors:

@@ -69,7 +69,8 @@ def estimated(profile: Profile, path: str | None, look: LookAtModel) -> Estimate
             brings_projector=loading.brings_projector,
             draft=None if loading.draft is None else loading.draft.model,
         )
-    model = look(reference)
+    paths = tuple(a.path for a in profile.adapters if a.path.startswith("/"))
+    model = look(replace(reference, adapters=paths))
     if isinstance(model, Unread):
         missing = model.fault is ModelFileFault.MISSING
         problem = _NOT_THERE if missing else model.problem
@@ -112,6 +113,7 @@ def _estimate(
         case LlamaCppLoading() as llama, Gguf() as gguf:
             return llama_cpp.estimate(profile, llama, model, gguf)
         case PytorchLoading() as sharded, Safetensors() as weights:
-            return transformers.estimate(profile, sharded, weights)
+            total = weights.weights_bytes + model.adapter_bytes
+            return transformers.estimate(profile, sharded, replace(weights, weights_bytes=total))
         case _:
             raise UnknownError(f"{profile.engine} is not estimated for files of this format")

@@ -7,6 +7,7 @@ import re
 import struct
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -539,6 +540,21 @@ def test_draft_model_is_read_with_the_model(tmp_path: Path) -> None:
         other = read_model(ModelReference(model="m", path=str(path), gguf=True, draft=wrong))
         assert isinstance(other, Model)
         assert other.draft is None
+
+
+def test_adapters_are_sized_with_the_model(tmp_path: Path) -> None:
+    """Weights of adapters count; one that cannot be listed counts nothing, as the preflight tells of it."""
+    model = safetensors_model(tmp_path / "m")
+    (tmp_path / "sql").mkdir()
+    (tmp_path / "sql/adapter_model.safetensors").write_bytes(bytes(700))
+    (tmp_path / "sql/optimizer.pt").write_bytes(bytes(9000))
+    adapters = (f"{tmp_path}/sql", f"{tmp_path}/none")
+    reference = ModelReference(model="m", path=str(model), gguf=False)
+    plain, found = read_model(reference), read_model(replace(reference, adapters=adapters))
+    assert isinstance(plain, Model)
+    assert isinstance(found, Model)
+    assert found.adapter_bytes == 700
+    assert found.file_bytes == plain.file_bytes + 700
 
 
 @pytest.mark.parametrize(
