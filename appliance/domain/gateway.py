@@ -161,7 +161,7 @@ class Limits:
     wait_s: float = 300.0
     """Time that a request is held, at most."""
     quiet_s: float = 5.0
-    """Time until the client of a held stream is sent a response head and a comment."""
+    """Time until the client of a held stream is sent a response head and a sign of life."""
     comment_every_s: float = 10.0
 
 

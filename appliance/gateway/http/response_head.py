@@ -20,6 +20,7 @@ _SPECIAL: Final = frozenset(
         b"upgrade",
         b"content-length",
         b"content-type",
+        b"content-encoding",
         b"access-control-allow-credentials",
         b"access-control-allow-headers",
         b"access-control-allow-methods",
@@ -29,7 +30,7 @@ _SPECIAL: Final = frozenset(
         b"access-control-max-age",
     }
 )
-"""Headers on which the gateway itself acts. Of these only `content-type` goes on unchanged."""
+"""Headers on which the gateway itself acts. Of these only those of the content's type and coding go on unchanged."""
 _PREFLIGHT_S: Final = 600
 """Time for which a browser may go by the answer to a preflight."""
 _HEADER_LIST: Final = re.compile(rb"[A-Za-z0-9!#$%&'*+.^_`|~, \t-]+")
@@ -62,7 +63,8 @@ class ResponseHead:
     length: bytes
     """Value of ``Content-Length``; empty: absent."""
     events: bool
-    """Whether the body is a stream of server-sent events."""
+    """Whether the body is a stream of server-sent events, as plain text: none can be added to a coded
+    one."""
     keeps: bool
     """Whether the engine takes another request on the connection."""
     websocket: bool
@@ -89,7 +91,7 @@ def check_response_head(
                 lists.setdefault(low, [seen[low]]).append(value)
             else:
                 seen[low] = value
-            if low != b"content-type":
+            if low not in {b"content-type", b"content-encoding"}:
                 continue
         lines += (name, b": ", value, b"\r\n")
     for low, values in lists.items():
@@ -103,10 +105,16 @@ def check_response_head(
         b"".join(lines),
         framing,
         seen.get(b"content-length", b"").strip(b" \t"),
-        seen.get(b"content-type", b"").lower().startswith(b"text/event-stream"),
+        _has_events(seen),
         new and b"close" not in options and framing is not Framing.CLOSE,
         status == HTTPStatus.SWITCHING_PROTOCOLS and b"upgrade" in options,
     )
+
+
+def _has_events(seen: dict[bytes, bytes]) -> bool:
+    if not seen.get(b"content-type", b"").lower().startswith(b"text/event-stream"):
+        return False
+    return seen.get(b"content-encoding", b"identity").strip(b" \t").lower() == b"identity"
 
 
 def _framing(status: int, seen: dict[bytes, bytes]) -> Framing | None:

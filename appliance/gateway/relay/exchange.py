@@ -507,9 +507,9 @@ class Exchange:
         self._drop_engine()
         self._finish(0, b"" if self._reply is None else self._reply.tail())
 
-    def send_comment(self, text: str) -> None:
-        """Send a comment to the client of a held stream, whose response begins with the first."""
-        self.reply.open(text)
+    def show_life(self) -> None:
+        """Send a sign of life to the client of a held stream, whose response begins with the first."""
+        self.reply.show_life(self._model)
 
     def refuse(self, why: Refusal) -> None:
         """Refuse the request; no other response may follow."""

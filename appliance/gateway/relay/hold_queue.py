@@ -3,13 +3,13 @@
 Bounded in number and in time; when it is full, a newcomer gets the place of an owner who has more.
 At every change each request is routed anew, in the order in which they came: after a switch that
 was rolled back ``default`` is another profile than was hoped for. Clients of streams are sent the
-head of their response and comments while they wait, but not at once: until then an error can still
+head of their response and signs of life while they wait, but not at once: until then an error can still
 be an error.
 """
 
 import asyncio
 from math import inf
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from appliance.domain.gateway import Limits, Refusal
 from appliance.gateway.callback_guard import end_faulty
@@ -20,17 +20,15 @@ from appliance.planning.routing.refusals import QUEUE_FULL, WAIT_TOO_LONG
 if TYPE_CHECKING:
     from appliance.gateway.relay.exchange import Exchange
 
-_COMMENT: Final = "waiting for the model"
-
 
 class _Entry:
     """Entry of one request. Times are the event loop's."""
 
-    __slots__ = ("comment_s", "end_s")
+    __slots__ = ("end_s", "sign_s")
 
-    def __init__(self, comment_s: float, end_s: float) -> None:
-        self.comment_s = comment_s
-        """Time when the next comment is due; inf: never."""
+    def __init__(self, sign_s: float, end_s: float) -> None:
+        self.sign_s = sign_s
+        """Time when the next sign of life is due; inf: never."""
         self.end_s = end_s
 
 
@@ -63,8 +61,8 @@ class HoldQueue:
                 held.refuse(QUEUE_FULL)
                 return
             now_s = asyncio.get_running_loop().time()
-            comment_s = now_s + self._limits.quiet_s if held.streams else inf
-            entry = _Entry(comment_s, now_s + self._limits.wait_s)
+            sign_s = now_s + self._limits.quiet_s if held.streams else inf
+            entry = _Entry(sign_s, now_s + self._limits.wait_s)
         self._entries[held] = entry
         if self._worker is None:
             self._worker = asyncio.get_running_loop().create_task(self._work())
@@ -100,14 +98,14 @@ class HoldQueue:
             self._worker.cancel()
 
     async def _work(self) -> None:
-        """Route, comment and refuse until the queue is empty."""
+        """Route, show life and refuse until the queue is empty."""
         loop = asyncio.get_running_loop()
         changed = self._router.changed()
         # A change that was made before this line has not set a new future.
         self._reroute_all()
         try:
             while self._entries:
-                due_s = min(min(e.comment_s, e.end_s) for e in self._entries.values())
+                due_s = min(min(e.sign_s, e.end_s) for e in self._entries.values())
                 # Requests that are added during this wait are due after it.
                 wait_s = min(due_s - loop.time(), self._limits.quiet_s, self._limits.wait_s)
                 await asyncio.wait({changed}, timeout=max(0.0, wait_s))
@@ -132,8 +130,8 @@ class HoldQueue:
             try:
                 if now_s >= entry.end_s:
                     held.refuse(WAIT_TOO_LONG)
-                elif now_s >= entry.comment_s:
-                    entry.comment_s = now_s + self._limits.comment_every_s
-                    held.send_comment(_COMMENT)
+                elif now_s >= entry.sign_s:
+                    entry.sign_s = now_s + self._limits.comment_every_s
+                    held.show_life()
             except Exception as error:  # noqa: BLE001 - the guard of the others in the queue
                 end_faulty(error, held.end_after_fault, held.abort)

@@ -5,11 +5,16 @@
        '---fail-----> over
 
 A failure before the response head is out is an error like any other. In a stream of events it is
-an error event and then the proper end. In any other body there is no honest way to report it but
-to break the connection, so that nobody takes the part for the whole.
+an error event and then the proper end. In any other body, a coded stream among them, there is no
+honest way to report it but to break the connection, so that nobody takes the part for the whole.
+
+Half an event goes out only with its rest, so that an error event never follows half of one, which
+clients would parse first. One that is too long is passed on in parts; a stream that fails within it
+is broken off.
 """
 
 from enum import Enum
+from time import time
 from typing import TYPE_CHECKING, Final
 
 from appliance.domain.gateway import Api, Refusal
@@ -18,9 +23,9 @@ from appliance.gateway.http import response_head
 from appliance.gateway.http.request_head import PreflightRequest, RequestHead
 from appliance.gateway.http.response_head import Framing, ResponseHead
 from appliance.planning.routing.error_format import (
-    encode_comment,
     encode_error,
     encode_error_event,
+    encode_sign_of_life,
 )
 from appliance.planning.routing.refusals import engine_error
 
@@ -31,6 +36,11 @@ TAIL_BYTES: Final = 8 << 10
 """Bytes at the end of a response body that the observer receives."""
 _ERROR_BYTES: Final = 64 << 10
 """Longest message of an engine's error that is put into a stream."""
+_HALF_BYTES: Final = 256 << 10
+"""Longest part of an event that waits for its rest."""
+_EVENT_ENDS: Final = (b"\n\n", b"\n\r\n", b"\r\r")
+_CARRIED: Final = 2
+"""Bytes of an end that may have come before the others."""
 _OK: Final = 200
 _NO_CONTENT: Final = 204
 _UNAUTHORIZED: Final = 401
@@ -56,11 +66,13 @@ class Reply:
         "_client",
         "_error_body",
         "_events",
+        "_half",
         "_head",
         "_last",
         "_last_size",
         "_pending_head",
         "_previous",
+        "_torn",
         "close",
         "stage",
         "status",
@@ -75,6 +87,10 @@ class Reply:
         self.status = 0
         """Status that the client was sent; 0: none yet."""
         self._chunked = self._events = False
+        self._half = bytearray()
+        """Part of an event that waits for its rest."""
+        self._torn = False
+        """Whether the part of the event before that has gone out."""
         self._pending_head = b""
         """Response head that is sent with the first bytes of the body."""
         self._error_body = b""
@@ -100,18 +116,19 @@ class Reply:
             )
         )
 
-    def open(self, comment: str) -> None:
-        """Send a comment, in a stream of events that begins before the engine responds."""
-        out = encode_comment(comment)
+    def show_life(self, model: str | None) -> None:
+        """Send a sign of life, in a stream of events that begins before the engine responds."""
+        head = self._head
+        out = encode_sign_of_life(head.path_class.api, head.path, model, time())
         if self.stage is ReplyStage.NOT_STARTED:
             self.stage = ReplyStage.OPENED
             self._events = True
             self._chunked = not self._head.old
             self.status = _OK
-            head = response_head.build_stream_head(
+            lines = response_head.build_stream_head(
                 headers=self._head.cors, chunked=self._chunked, close=self.close
             )
-            self._client.write(head + (response_head.encode_chunk(out) if self._chunked else out))
+            self._client.write(lines + (response_head.encode_chunk(out) if self._chunked else out))
         else:
             self._client.write(response_head.encode_chunk(out) if self._chunked else out)
 
@@ -166,6 +183,9 @@ class Reply:
             self._pending_head = b""
         if payload:
             self._remember(payload)
+        if self._events and (self._half or not payload.endswith(_EVENT_ENDS)):
+            payload = self._take_events(payload, complete=complete)
+        if payload:
             out = (
                 b"%b%x\r\n%b\r\n" % (out, len(payload), payload) if self._chunked else out + payload
             )
@@ -183,7 +203,7 @@ class Reply:
         if self.stage is ReplyStage.NOT_STARTED or self._pending_head:
             self._pending_head = b""
             self._client.write(build_error_response(self._head, why, close=self.close))
-        elif self._events:
+        elif self._events and not self._torn:
             event = encode_error_event(self._head.path_class.api, why)
             self._client.write(
                 response_head.encode_chunk(event) + response_head.LAST_CHUNK
@@ -194,6 +214,25 @@ class Reply:
             return False
         self.status = why.status
         return True
+
+    def _take_events(self, payload: bytes, *, complete: bool) -> bytes:
+        """Return what may go out: whole events, the end of the body, or what waits for too long."""
+        half = self._half
+        start = max(0, len(half) - _CARRIED)
+        half += payload
+        ends = [(at, len(end)) for end in _EVENT_ENDS if (at := half.rfind(end, start)) >= 0]
+        size = sum(max(ends, default=(0, 0)))
+        self._torn = self._torn and not size
+        while half.startswith(b":", size) and (line := half.find(b"\n", size)) >= 0:
+            # A comment that no empty line ends is an engine's sign of life.
+            size = line + 1
+        if complete:
+            size = len(half)
+        elif len(half) - size > _HALF_BYTES:
+            size, self._torn = len(half) - _CARRIED, True
+        out = bytes(half[:size])
+        del half[:size]
+        return out
 
     def _collect_error(self, payload: bytes, *, complete: bool) -> None:
         if len(self._error_body) < _ERROR_BYTES:

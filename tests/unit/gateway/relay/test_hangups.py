@@ -133,8 +133,8 @@ async def test_random_hangups_in_the_hold_queue_reach_no_engine() -> None:
             caller.writer.write(post(ASKED | {"stream": number % 2 == 0}))
             callers.append(caller)
         await until(lambda: len(rig.relay.hold_queue) == HANGUPS)
-        # Streams are sent comments by now: their status has been sent.
-        await asyncio.wait_for(callers[0].reader.readuntil(b": waiting"), 5)
+        # Streams are sent signs of life by now: their status has been sent.
+        await asyncio.wait_for(callers[0].reader.readuntil(b'"waiting"'), 5)
         chance.shuffle(callers)
         for caller in callers:
             await hang_up(caller, how=chance.choice(["reset", "close", "half"]))

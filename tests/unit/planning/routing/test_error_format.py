@@ -7,9 +7,9 @@ import pytest
 
 from appliance.domain.gateway import Api, Refusal
 from appliance.planning.routing.error_format import (
-    encode_comment,
     encode_error,
     encode_error_event,
+    encode_sign_of_life,
 )
 
 STOPPED = Refusal(status=503, code="cut", message="The model stopped.")
@@ -70,7 +70,7 @@ def test_anthropic_has_a_type_of_its_own(status: int, kind: str) -> None:
 def test_a_chat_stream_ends_in_an_error_object(api: Api) -> None:
     """The error is data without an event name, which is what clients of chat streams parse."""
     event = encode_error_event(api, STOPPED)
-    assert event.startswith(b"\n\ndata: ")
+    assert event.startswith(b"data: ")
     assert event.endswith(b"}\n\n")
     assert data_of(event) == json.loads(encode_error(api, STOPPED))
     assert b"[DONE]" not in event
@@ -79,7 +79,7 @@ def test_a_chat_stream_ends_in_an_error_object(api: Api) -> None:
 def test_a_responses_stream_ends_in_an_error_event() -> None:
     """The data have the fields of the API's `error` event, and the object that libraries need."""
     event = encode_error_event(Api.RESPONSES, STOPPED)
-    assert b"\n\nevent: error\ndata: " in event
+    assert event.startswith(b"event: error\ndata: ")
     found = data_of(event)
     assert (found["type"], found["code"], found["message"]) == (
         "error",
@@ -92,7 +92,7 @@ def test_a_responses_stream_ends_in_an_error_event() -> None:
 def test_an_anthropic_stream_ends_in_an_error_event() -> None:
     """The event is named `error`, with the body that a refusal would have."""
     event = encode_error_event(Api.ANTHROPIC, STOPPED)
-    assert event.startswith(b"\n\nevent: error\ndata: ")
+    assert event.startswith(b"event: error\ndata: ")
     assert data_of(event) == json.loads(encode_error(Api.ANTHROPIC, STOPPED))
 
 
@@ -108,14 +108,25 @@ def test_no_message_breaks_out_of_its_line(api: Api) -> None:
     encode_error(api, refusal).decode("ascii")
 
 
+@pytest.mark.parametrize("model", [None, "genesis", 'a\n\ndata: "\u2028'])
 @pytest.mark.parametrize(
-    ("text", "comment"),
+    ("api", "path", "begin"),
     [
-        ("waiting for genesis", b": waiting for genesis\n\n"),
-        ("", b": \n\n"),
-        ("a\nb\r\nc\x00ü\u2028", b": a b  c   \n\n"),
+        (Api.CHAT, "/v1/chat/completions", b"data: {"),
+        (Api.COMPLETIONS, "/v1/completions", b"data: {"),
+        (Api.COMPLETIONS, "/completion", b": waiting"),
+        (Api.CHAT, "/invocations", b": waiting"),
+        (Api.RESPONSES, "/v1/responses", b": waiting"),
+        (Api.ANTHROPIC, "/v1/messages", b"event: ping\ndata: {"),
+        (Api.OTHER, "/v1/audio/speech", b": waiting"),
     ],
 )
-def test_a_comment_stays_on_its_line(text: str, comment: bytes) -> None:
-    """Every character that could end the line becomes a space."""
-    assert encode_comment(text) == comment
+def test_a_sign_of_life_is_one_event_or_one_line(
+    api: Api, path: str, begin: bytes, model: str | None
+) -> None:
+    """An event ends with its empty line, a comment without one, whatever model is named."""
+    sign = encode_sign_of_life(api, path, model, 1.5)
+    assert sign.startswith(begin)
+    assert sign.isascii()
+    assert sign.count(b"\n\n") == (begin[:1] != b":")
+    assert sign.endswith(b"\n")
