@@ -41,7 +41,7 @@ from appliance.gateway.relay.relay import Relay
 from appliance.gateway.relay.request_list import RequestList
 from appliance.gateway.routing_table import RoutingTable
 from appliance.gateway.supervisor_commands import SupervisorCommands
-from appliance.gateway.switch_requester import SwitchRequester, ask_for_switch
+from appliance.gateway.switch_requester import SwitchRequester, ask_for_switch, cancel_switch
 from appliance.planning.routing.origin_policy import OriginPolicy
 from appliance.planning.routing.switch_scheduler import SwitchPolicy
 from appliance.protocol.control import Exit
@@ -92,6 +92,7 @@ class GatewayProcess:
         self._switch_requester = SwitchRequester(
             self._table,
             partial(ask_for_switch, Path(configuration.request_socket)),
+            partial(cancel_switch, Path(configuration.request_socket)),
             waiting=self._meter.waiting,
             in_flight=self._relay.in_flight,
             policy=SwitchPolicy(residency_s=configuration.min_residency_s),

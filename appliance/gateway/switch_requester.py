@@ -2,7 +2,9 @@
 
 `planning.routing.switch_scheduler` decides which profile is next; here is recorded since when each
 is waited for, the supervisor is asked for one switch at a time, and a failure is passed on to the
-requests that wait for that profile. The gateway asks the supervisor for nothing else.
+requests that wait for that profile. A switch is cancelled once nobody waits for its profile any more
+and somebody waits for another one; a profile that nobody waited for at the end of its switch is not
+protected by the residency until it is used. The gateway asks the supervisor for nothing else.
 """
 
 import asyncio
@@ -30,8 +32,8 @@ from appliance.planning.routing.switch_scheduler import (
     next_switch,
 )
 from appliance.protocol.control_events import AcceptedEvent, ClosingEvent, EndedEvent
-from appliance.protocol.control_requests import CONTROL, OnRequestSwitch
-from appliance.protocol.conversation.async_client import open_conversation
+from appliance.protocol.control_requests import CONTROL, AbandonRequest, OnRequestSwitch
+from appliance.protocol.conversation.async_client import details_of, open_conversation
 from appliance.protocol.conversation.codec import (
     GREETING_S,
     ErrorEvent,
@@ -76,11 +78,23 @@ class Failed:
 
 
 Answer = Done | Busy | Away | Failed
-Ask = Callable[[str, str], Awaitable[Answer]]
+Began = Callable[[int], None]
+"""Function that is told the number of the operation, once it is accepted."""
+Ask = Callable[[str, str, Began], Awaitable[Answer]]
 """Function that asks the supervisor for a switch to a profile, on behalf of a client."""
+Cancel = Callable[[int], Awaitable[None]]
+"""Function that asks the supervisor to cancel an operation that the gateway has asked for."""
 
 
-async def ask_for_switch(socket: Path, name: str, on_behalf: str) -> Answer:
+async def cancel_switch(socket: Path, operation: int) -> None:
+    """Have an operation cancelled, unless it is over or a person's; its end tells which."""
+    with contextlib.suppress(UnreachableError, PermissionDeniedError, RequestRefusedError):
+        await details_of(CONTROL, socket, AbandonRequest(operation), within_s=GREETING_S)
+
+
+async def ask_for_switch(
+    socket: Path, name: str, on_behalf: str, began: Began = lambda _operation: None
+) -> Answer:
     """Have the box switched to a profile; returns when the operation is over.
 
     Only the beginning has a deadline: a load may take an hour.
@@ -89,6 +103,7 @@ async def ask_for_switch(socket: Path, name: str, on_behalf: str) -> Answer:
         socket: The supervisor's.
         name: The profile.
         on_behalf: Client that needs it; the supervisor records it beside the gateway's own user.
+        began: Is told the number of the operation.
     """
     accepted = False
     try:
@@ -99,6 +114,7 @@ async def ask_for_switch(socket: Path, name: str, on_behalf: str) -> Answer:
             async for event in events:
                 if isinstance(event, AcceptedEvent):
                     accepted = True
+                    began(event.operation)
                     deadline.reschedule(None)
                 elif isinstance(event, ClosingEvent):
                     return _answer(event)
@@ -127,6 +143,7 @@ class SwitchRequester:
     Args:
         table: Routing table whose held requests switches are for.
         ask: Asks the supervisor.
+        cancel: Has the supervisor cancel what was asked.
         waiting: Counts held requests.
         in_flight: Counts requests that are with an engine.
         policy: Residency and patience.
@@ -137,6 +154,7 @@ class SwitchRequester:
         self,
         table: RoutingTable,
         ask: Ask,
+        cancel: Cancel,
         *,
         waiting: Count,
         in_flight: Count,
@@ -146,6 +164,7 @@ class SwitchRequester:
         self._clock = clock
         self._table = table
         self._ask = ask
+        self._cancel = cancel
         self._waiting = waiting
         self._in_flight = in_flight
         self._policy = policy
@@ -159,6 +178,8 @@ class SwitchRequester:
         """Failed switches in succession, with the profile as it was applied then."""
         self._serving: frozenset[str] = frozenset()
         self._serving_since_s = 0.0
+        self._unwanted: str | None = None
+        """Profile that nobody waited for at the end of its switch, nor has used since; None: none."""
         self._requested = asyncio.Event()
         table.request_switch = self.request_switch
 
@@ -230,12 +251,15 @@ class SwitchRequester:
             for name, profile in catalogue.items()
             if profile.exclusive and state.standing(name) is Standing.SERVING
         )
+        in_flight = self._in_flight(sorted(serving))
+        if in_flight and self._unwanted in serving:
+            self._unwanted, self._serving_since_s = None, now_s
         if serving - self._serving:
-            self._serving_since_s = now_s
+            self._serving_since_s = float("-inf") if self._unwanted in serving else now_s
         self._serving = serving
         return BoxState(
             since_s=self._serving_since_s if serving else None,
-            in_flight=self._in_flight(sorted(serving)),
+            in_flight=in_flight,
             busy=bool(state.held or state.target or state.paused),
             paused_until_s=self._paused_until_s,
         )
@@ -245,8 +269,10 @@ class SwitchRequester:
     async def _switch(self, name: str) -> None:
         on_behalf = self._on_behalf.get(name, "a client")
         _log.info("asking for a switch to %s for %s", name, on_behalf)
-        answer = await self._ask(name, on_behalf)
+        answer = await self._follow(name, on_behalf)
         match answer:
+            case None:
+                _log.info("the switch to %s was cancelled", name)
             case Done():
                 # The new state comes over gateway.sock; until then no other switch is requested.
                 await self._wait_for_state(name)
@@ -258,6 +284,29 @@ class SwitchRequester:
                 self._fail(name, why, for_s=self._count_failure(name))
             case never:
                 assert_never(never)
+
+    async def _follow(self, name: str, on_behalf: str) -> Answer | None:
+        """Ask for a switch, and cancel it when only another profile is waited for; None: cancelled."""
+        operations: list[int] = []
+        self._unwanted, cancelled = None, False
+        asking = asyncio.ensure_future(self._ask(name, on_behalf, operations.append))
+        others = [other for other in self._table.catalogue if other != name]
+        try:
+            while not asking.done():
+                await asyncio.wait({asking}, timeout=_CHECK_EVERY_S)
+                if asking.done():
+                    break
+                if self._table.state.standing(name) is not Standing.SERVING:
+                    # Afterwards its requests wait no more, because they are sent.
+                    self._unwanted = None if self._waiting((name,)) else name
+                if self._unwanted and operations and not cancelled and self._waiting(others):
+                    cancelled = True
+                    _log.info("nobody waits for %s any more: the switch is cancelled", name)
+                    await self._cancel(operations[0])
+            answer = asking.result()
+        finally:
+            asking.cancel()
+        return None if cancelled and isinstance(answer, Failed) else answer
 
     async def _wait_for_state(self, name: str) -> None:
         with contextlib.suppress(TimeoutError):

@@ -84,11 +84,21 @@ class SwitchRequest(Record):
 
 
 class OnRequestSwitch(Record):
-    """Request to switch because a client asked for a profile; the only request on request.sock."""
+    """Request to switch because a client asked for a profile; on request.sock."""
 
     name: str
     on_behalf: str = ""
     """Short text for people that tells whose request it was."""
+
+
+class AbandonRequest(Record):
+    """Request to cancel a switch on request that no client waits for any more; on request.sock.
+
+    Answer: `result`. An operation goes on that a person has asked for, or has joined.
+    """
+
+    operation: int = 0
+    """Number of the operation."""
 
 
 class StartRequest(Record):
@@ -300,6 +310,7 @@ PlainRequest = (
     | StatusRequest
     | GpuStateRequest
     | CutRequest
+    | AbandonRequest
     | OperationsRequest
     | MarkRequest
     | UncommitRequest
@@ -433,5 +444,5 @@ CONTROL: Final[SocketTable[ControlRequest, ControlEvent]] = SocketTable(
     # From there on the operation goes on without the client.
     until_left=(AcceptedEvent, WatchStatusRequest),
     # On request.sock, whose answers are the same.
-    others={OnRequestSwitch: "switch"},
+    others={OnRequestSwitch: "switch", AbandonRequest: "cancel"},
 )

@@ -5,7 +5,8 @@ socket          who may connect          what is offered
 ==============  =======================  ====================================================
 control.sock    appliance-operators      every verb
 status.sock     appliance-status         the status, operations, and the GPUs
-request.sock    appliance-gateway        a switch to a profile that requests may switch to
+request.sock    appliance-gateway        a switch to a profile that requests may switch to, and its
+                                         cancellation while no person has asked for it too
 token.sock      appliance-web            what an operator does whose token each request has
 ==============  =======================  ====================================================
 
@@ -22,7 +23,12 @@ from appliance.domain.names import is_engine
 from appliance.domain.operators import TokenOperator
 from appliance.planning.wording import process_requester, short
 from appliance.protocol.acting_request import ActingRequest, acting_request
-from appliance.protocol.control_requests import CONTROL, ControlRequest, OnRequestSwitch
+from appliance.protocol.control_requests import (
+    CONTROL,
+    AbandonRequest,
+    ControlRequest,
+    OnRequestSwitch,
+)
 from appliance.protocol.json_values import Json
 from appliance.protocol.status_socket import STATUS, StatusSocketRequest
 from appliance.protocol.token_socket import TOKEN
@@ -91,17 +97,19 @@ class ReadFromGateway:
 
     uid: int
 
-    def __call__(self, verb: str, args: Json, peer: Peer) -> OnRequestSwitch:
+    def __call__(self, verb: str, args: Json, peer: Peer) -> OnRequestSwitch | AbandonRequest:
         """Return a request on request.sock.
 
         Raises:
-            PermissionDeniedError: another user asks, or for anything but a switch on request.
+            PermissionDeniedError: another user asks, or for anything but a switch on request or its end.
             BadRequestError: it makes no sense.
         """
         if peer.uid != self.uid:
             who = requester_of(peer, OnRequestSwitch(""))
             raise PermissionDeniedError(f"this socket answers uid {self.uid} alone, not {who}")
         _refuse_engine(peer)
+        if verb == "cancel" and type(args.get("operation")) is int and len(args) == 1:
+            return CONTROL.filled(AbandonRequest, args)
         if verb != "switch":
             raise PermissionDeniedError(f"this socket does not take {verb}: appliance {verb}")
         if more := sorted(args.keys() - _ON_REQUEST):

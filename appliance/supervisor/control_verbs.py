@@ -33,6 +33,7 @@ from appliance.protocol.control_events import (
 )
 from appliance.protocol.control_requests import (
     CONTROL,
+    AbandonRequest,
     AddKeyRequest,
     AddTokenRequest,
     AttachRequest,
@@ -173,6 +174,10 @@ class ControlVerbs:
                 return ResultEvent(details={"status": await self._status()})
             case GpuStateRequest():
                 return ResultEvent(details={} if self._gpus is None else await self._gpus())
+            case AbandonRequest(number):
+                is_cancelled = self._supervisor.abandon(number)
+                text = "is" if is_cancelled else "cannot be"
+                return _done(f"operation {number} {text} cancelled")
             case CutRequest(client_request):
                 return await self._requests.cancel(client_request, by)
             case OperationsRequest(most):

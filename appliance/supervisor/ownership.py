@@ -210,6 +210,8 @@ class Supervisor:
         self._damage: str | None = None
         self._catalogue: Catalogue = self._load()
         self._running: Transaction | None = None
+        self._is_on_request = False
+        """Whether clients' requests alone have asked for the running operation."""
         self._tasks: asyncio.TaskGroup | None = None
         self._serving: tuple[str, ...] = ()
         self._failed_starts: frozenset[str] = frozenset()
@@ -289,6 +291,7 @@ class Supervisor:
             uid = 0 if request.by is None else request.by.uid
             caller = RunCaller(uid=uid, token=secrets.token_hex()) if is_run else None
             transaction = self._launch(operation, caller, latest)
+            self._is_on_request = request.on_request
             # Asked afterwards: only the text about the usual duration needs the figure.
             usual_ms = None if is_run else await self._store.usual_ms(operation)
         return Running(
@@ -361,6 +364,13 @@ class Supervisor:
         """Roll the running operation back for `by`; None: none runs, or too late."""
         running = self._running
         return running if running is not None and running.cancel(by=by) else None
+
+    def abandon(self, operation: int) -> bool:
+        """Roll back a switch on request whose clients have left; False: it is over, or a person's too."""
+        running = self._running
+        if running is None or running.operation.id != operation or not self._is_on_request:
+            return False
+        return running.cancel(by="the gateway, since nobody waits for it any more")
 
     async def mark(self, name: str, mark: Mark, *, by: str) -> None:
         """Set the mark of a profile or of a ``[[watch]]`` entry.
@@ -533,6 +543,7 @@ class Supervisor:
         same = operation.kind is request.kind and {*operation.target} == {*request.names}
         if not same or operation.rolling_back or request.kind in {Kind.HOLD, Kind.RUN}:
             raise self._busy(operation)
+        self._is_on_request = self._is_on_request and request.on_request
         return Running(
             transaction=running, accepted=_accepted(operation, joined=True, usual_ms=None)
         )

@@ -15,7 +15,7 @@ import pytest
 from appliance.adapters.key_file import FileKeys
 from appliance.domain.operations import Kind
 from appliance.domain.profile import Endpoint, Handling
-from appliance.gateway.switch_requester import SwitchRequester, ask_for_switch
+from appliance.gateway.switch_requester import SwitchRequester, ask_for_switch, cancel_switch
 from appliance.planning.routing.switch_scheduler import SwitchPolicy
 from appliance.supervisor.access_policy import ReadFromGateway
 from appliance.supervisor.client_requests import ClientRequests
@@ -91,6 +91,7 @@ async def willing(
         wanting = SwitchRequester(
             box.table,
             partial(ask_for_switch, path),
+            partial(cancel_switch, path),
             waiting=box.meter.waiting,
             in_flight=box.relay.in_flight,
             policy=NOW,

@@ -14,6 +14,7 @@ from appliance.gateway.routing_table import RoutingTable
 from appliance.gateway.switch_requester import (
     Answer,
     Away,
+    Began,
     Busy,
     Done,
     Failed,
@@ -38,6 +39,7 @@ class Box:
         self.waits = {"aeon": 1, "genesis": 1}
         self.flying = 0
         self.asked: list[tuple[str, str]] = []
+        self.cancelled: list[int] = []
         self.answer: Answer = Done()
         self.answers = asyncio.Event()
         self.answers.set()
@@ -45,6 +47,7 @@ class Box:
         self.switch_requester = SwitchRequester(
             self.table,
             self.ask,
+            self.cancel,
             waiting=self.waiting,
             in_flight=self.in_flight,
             policy=policy,
@@ -57,8 +60,14 @@ class Box:
     def in_flight(self, _names: Sequence[str]) -> int:
         return self.flying
 
-    async def ask(self, name: str, on_behalf: str) -> Answer:
+    async def cancel(self, operation: int) -> None:
+        self.cancelled.append(operation)
+        self.answer = Failed("cancelled")
+        self.answers.set()
+
+    async def ask(self, name: str, on_behalf: str, began: Began) -> Answer:
         self.asked.append((name, on_behalf))
+        began(len(self.asked))
         await self.answers.wait()
         if self.tells and isinstance(self.answer, Done):
             self.table.take(State(standings={name: Standing.SERVING}, committed=(name,)))
@@ -85,6 +94,62 @@ async def test_a_request_for_what_is_down_switches_to_it() -> None:
         assert box.knock("genesis", ANA) is False
         await until(lambda: box.knock("genesis", ANA) is True)
     assert box.asked == [("genesis", "key ana")]
+
+
+@pytest.mark.virtual_time
+@pytest.mark.parametrize(
+    ("waits", "ends"),
+    [
+        ({"genesis": 0, "aeon": 1}, True),
+        ({"genesis": 0, "aeon": 0}, False),  # nobody wants anything else
+        ({"genesis": 1, "aeon": 1}, False),  # fair turns, and one of several waiters leaves
+    ],
+)
+async def test_a_load_that_nobody_waits_for_is_cancelled(
+    waits: dict[str, int], *, ends: bool
+) -> None:
+    """An operation ends once for those who wait for another model; it is no failure of its profile."""
+    async with at_work(Box()) as box:
+        box.answers.clear()
+        box.knock("genesis")
+        await until(lambda: box.asked)
+        await advance(10.0)
+        assert box.cancelled == []
+        box.waits = waits
+        await advance(1.0)
+        assert box.cancelled == [1] * ends
+        box.waits = {"genesis": 1, "aeon": 0}
+        box.answer = Done()
+        box.answers.set()
+        if ends:
+            box.table.take(AEON)
+        assert not isinstance(box.knock("genesis"), Refusal)
+        await until(lambda: box.knock("genesis") is True)
+
+
+@pytest.mark.virtual_time
+@pytest.mark.parametrize("used", [False, True])
+async def test_residency_does_not_protect_what_was_abandoned(*, used: bool) -> None:
+    """A model that nobody waited for at its commit makes way at once, unless a request uses it."""
+    async with at_work(Box(SwitchPolicy(residency_s=60.0, patience_s=0.0))) as box:
+        box.answers.clear()
+        await advance(60.0)
+        box.knock("genesis")
+        await until(lambda: box.asked)
+        box.waits = {"genesis": 0, "aeon": 0}
+        await advance(1.0)
+        box.answers.set()
+        await until(lambda: box.table.state.standing("genesis") is Standing.SERVING)
+        if used:
+            box.flying = 1
+            await advance(1.0)
+            box.flying = 0
+        box.waits["aeon"] = 1
+        box.knock("aeon")
+        await advance(2.0)
+        assert (len(box.asked) == 2) != used
+        await advance(60.0)
+        assert len(box.asked) == 2
 
 
 @pytest.mark.virtual_time

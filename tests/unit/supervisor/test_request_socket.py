@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 
 from appliance.adapters.key_file import FileKeys
-from appliance.domain.operations import Kind
+from appliance.domain.operations import Ended, Kind, Outcome
 from appliance.domain.profile import Handling
-from appliance.gateway.switch_requester import Busy, Done, Failed, ask_for_switch
+from appliance.gateway.switch_requester import Busy, Done, Failed, ask_for_switch, cancel_switch
 from appliance.protocol.control import Exit
 from appliance.protocol.control_requests import CONTROL
 from appliance.protocol.conversation.codec import PROTOCOL_MAX, PROTOCOL_MIN
-from appliance.supervisor.access_policy import ReadFromGateway, read_from_operator
+from appliance.supervisor.access_policy import ReadFromGateway, Requester, read_from_operator
 from appliance.supervisor.client_requests import ClientRequests
 from appliance.supervisor.control_verbs import ControlVerbs
 from appliance.supervisor.ownership import OperationRequest, Supervisor
@@ -140,6 +140,39 @@ async def test_every_other_verb_is_refused(tmp_path: Path, verb: str) -> None:
         refused = await box.ask(box.request, verb, name="genesis", names=["genesis"], action="ls")
         assert refused["exit"] == Exit.PERMISSION
         assert box.targets == []
+
+
+@pytest.mark.parametrize("joined", [False, True])
+async def test_the_gateway_cancels_what_its_clients_alone_have_asked_for(
+    tmp_path: Path, *, joined: bool
+) -> None:
+    """An abandoned switch is rolled back; one that a person has joined, or another one, goes on."""
+    client = Requester(uid=UID, pid=1, user="gateway", on_behalf="key ana")
+    person = Requester(uid=UID, pid=2, user="ana")
+    async with supervised(tmp_path) as box:
+        asked = OperationRequest(kind=Kind.SWITCH, names=("genesis",), by=client)
+        running = await box.supervisor.submit(asked)
+        if joined:
+            await box.supervisor.submit(replace(asked, by=person))
+        number = running.accepted.operation
+        assert not box.supervisor.abandon(number + 1)
+        await cancel_switch(box.request, number)
+        *_, last = [event async for event in running.transaction.feed.follow()]
+        assert isinstance(last, Ended)
+        assert (last.outcome is Outcome.DONE) == joined
+        assert box.fakes.commitment.names == (("genesis",) if joined else ("aeon",))
+        assert not box.supervisor.abandon(number)
+
+
+@pytest.mark.parametrize(
+    "args", [{}, {"operation": None}, {"operation": True}, {"operation": 1, "x": 1}]
+)
+async def test_a_cancellation_names_its_operation(
+    tmp_path: Path, args: Mapping[str, object]
+) -> None:
+    """The gateway can cancel no operation but the one whose number it was told."""
+    async with supervised(tmp_path) as box:
+        assert (await box.ask(box.request, "cancel", **args))["exit"] == Exit.PERMISSION
 
 
 @pytest.mark.parametrize("more", [{"drain_s": 0}, {"rollback": False}, {"dry_run": True}])
