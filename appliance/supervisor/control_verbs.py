@@ -167,7 +167,7 @@ class ControlVerbs:
             case _:
                 yield await self._result(request, by)
 
-    async def _result(self, request: PlainRequest, by: Requester) -> ResultEvent:  # noqa: PLR0911 - one a request
+    async def _result(self, request: PlainRequest, by: Requester) -> ResultEvent:  # noqa: C901, PLR0911 - one a request
         """Return the result of a request that is no operation."""
         match request:
             case StatusRequest():
