@@ -4,11 +4,11 @@ An operation is answered with 202 and its `Location` as soon as the supervisor h
 with an `Idempotency-Key` can be repeated for a day: it is the same operation.
 """
 
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, Self
 
 from fastapi import APIRouter, Body, Depends, Header, Path, Response
 from fastapi.security import HTTPBearer
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 from starlette.responses import JSONResponse
 
 from appliance.planning.alerting.book.silences import LONGEST_SILENCE_S
@@ -37,6 +37,7 @@ from appliance.web.api.answers import problems
 from appliance.web.problem import ProblemError
 
 _MOST_NAME: Final = 64
+_MOST_PROFILES: Final = 64
 _BEARER: Final = HTTPBearer(
     scheme_name="operatorToken",
     description="Token of an operator: `appliance token add NAME`.",
@@ -90,15 +91,27 @@ class ChangeBody(BaseModel):
 
 
 class SwitchBody(ChangeBody):
-    """Switch to a profile."""
+    """Switch to a profile, or to several together."""
 
-    profile: str = Field(
-        description="Profile to serve in place of those that conflict with it.",
+    profile: str | None = Field(
+        default=None,
+        description="Profile to serve in place of those that conflict with it; null: `profiles` has them.",
         min_length=1,
         max_length=_MOST_NAME,
         examples=["genesis"],
     )
+    profiles: list[Annotated[str, StringConstraints(min_length=1, max_length=_MOST_NAME)]] = Field(
+        default_factory=list,
+        description="Profiles to serve together, in the order of their start; empty: `profile` has it.",
+        max_length=_MOST_PROFILES,
+    )
     dry_run: bool = Field(default=False, description="Only tell what would be done.")
+
+    @model_validator(mode="after")
+    def _is_named_once(self) -> Self:
+        if (self.profile is None) != bool(self.profiles):
+            raise ValueError("name either profile or profiles")
+        return self
 
 
 class RehearsalBody(ChangeBody):
@@ -209,8 +222,9 @@ def _add_operations(router: APIRouter, actions: BoxActions) -> None:
 
     @router.post("/switch", tags=["operations"], responses=_OPERATION, status_code=202)
     async def switch(body: SwitchBody, asker: Asker, key: RequestKey = "") -> Response:
-        """Switch to a profile: it serves in the end, or what served before does."""
-        return await begin(asker, SwitchRequest(body.profile, body.dry_run), key)
+        """Switch to a profile, or to several together: they serve in the end, or what served before does."""
+        names = tuple(body.profiles)
+        return await begin(asker, SwitchRequest(body.profile, body.dry_run, names=names), key)
 
     @router.delete(
         "/operations/{number}", tags=["operations"], responses=_OPERATION, status_code=202

@@ -203,6 +203,15 @@ async def test_a_rehearsal_changes_nothing() -> None:
     assert actions.requests == [SwitchRequest("genesis", dry_run=True)]
 
 
+async def test_a_switch_to_a_set() -> None:
+    """Several profiles are one request, which a supervisor that knows no sets refuses."""
+    actions = FakeBoxActions(answer=ResultEvent(0, "rehearsed", "", {}))
+    async with client(actions) as web:
+        body = {"profiles": ["left", "right"], "dry_run": True}
+        await web.post("/api/v1/switch", json=body, headers=BEARER)
+    assert actions.requests == [SwitchRequest(dry_run=True, names=("left", "right"))]
+
+
 async def test_a_cancel_of_what_does_not_run() -> None:
     """An operation that is over, and one that never was, cannot be cancelled."""
     actions = FakeBoxActions(answer=ResultEvent(0, "done", "operation 18 does not run", {}))
@@ -244,8 +253,12 @@ async def test_refusals_have_their_status(error: ErrorEvent, status: int, hint: 
         {"profile": 7},
         {"profile": "genesis", "rollback": False},
         {"profile": "genesis", "dry_run": "perhaps"},
+        {"profile": "genesis", "profiles": ["aeon"]},
+        {"profiles": []},
+        {"profiles": [""]},
+        {"profiles": ["x"] * 65},
     ],
-    ids=range(8),
+    ids=range(12),
 )
 async def test_bodies_that_make_no_sense(body: object) -> None:
     """Whether values are of another type, too long or not known, nothing is asked."""
