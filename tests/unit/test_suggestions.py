@@ -86,7 +86,7 @@ _NAMELESS: Final = re.compile(
 )
 """Actions without the NAME that they want, which the verb finds and not the parser."""
 _EXTERNAL: Final[Mapping[str, str]] = {
-    "systemctl": r"(?:status|start|stop|restart|reset-failed|show)(?: -p \w+)?(?: [\w.@-]+)*|reboot|list-jobs",
+    "systemctl": r"(?:status|start|stop|restart|reset-failed|show|disable --now)(?: -p \w+)?(?: [\w.@-]+)*|reboot|list-jobs",
     "journalctl": r"--update-catalog(?: \w+)?|(?:-[ugkxb](?: [\w.@-]+)?|-n \d+| |-o json|--since \S+)+",
     "usermod": r"-aG [\w,-]+ [\w-]+",
     "nvidia-smi": r"-q(?: -d [A-Z_,]+)?|--gpu-reset -i \w+|--format=csv --query-gpu=[\w.,]+",
