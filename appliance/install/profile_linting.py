@@ -60,7 +60,7 @@ class LintReport:
     builds: Mapping[str, EngineBuild | None]
     """Builds of the profiles' engines, as far as they are known, by the same paths."""
     options: Mapping[str, tuple[PreflightFinding, ...]] = field(default_factory=dict)
-    """What a switch would find against the options of each command, as far as builds are known; by the same
+    """Findings of a switch against the options of each command, as far as builds are known; by the same
     paths."""
     look: HardwareLook = field(default_factory=HardwareLook)
 

@@ -138,7 +138,7 @@ def test_guesses_at_one_token_are_limited(box: Box) -> None:
 
 
 def test_guesses_lock_no_owner_out(box: Box) -> None:
-    """Whoever knows an id, which is no secret, cannot keep its owner from acting, however much they send."""
+    """A stranger who knows an id, which is no secret, cannot keep its owner from acting, however much they send."""
     text, other = box.add(), box.add()
     for _ in range(5 * MOST_WRONG):
         with pytest.raises(ApplianceError):

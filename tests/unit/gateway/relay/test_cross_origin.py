@@ -163,7 +163,7 @@ async def test_a_page_of_another_origin_reads_none(name: str, origin: str) -> No
 )
 @pytest.mark.parametrize("is_loopback", [True, False])
 async def test_a_preflight_needs_no_key(origin: str, path: str, is_loopback: bool) -> None:  # noqa: FBT001
-    """It is answered by the gateway, also while no model serves, and the connection stays."""
+    """The gateway answers it, also while no model serves, and the connection stays."""
     async with rigged(answering(), loopback=is_loopback, origin_policy=POLICY) as rig:
         rig.tell(Standing.STARTING)
         caller = await rig.connect()
@@ -232,7 +232,7 @@ async def test_options_that_are_no_preflight_go_on() -> None:
 
 
 def test_origin_of_a_refused_head() -> None:
-    """It counts only if it is there once; a search in a head of any form takes linear time."""
+    """A header counts only if it is there once; a search in a head of any form takes linear time."""
     assert find_origin(b"GET / HTTP/1.1\r\nORIGIN:  a://b \r\n") == b"a://b"
     assert find_origin(b"GET / HTTP/1.1\r\nOrigin: a://b\r\nX: y\r\nOrigin: a://c\r\n") is None
     assert find_origin(b"GET / HTTP/1.1\r\nX-Origin: a://b\r\nOrigin: a://b") is None

@@ -26,7 +26,7 @@ BETA = Routed(
 @pytest.mark.parametrize("state", UNREADY)
 @pytest.mark.parametrize("method", ["GET", "HEAD", "OPTIONS"])
 async def test_looking_is_answered_at_once(state: str, method: str) -> None:
-    """Whatever the box does, and on every path; the list of models is there all the time."""
+    """Requests that only look are answered whatever the box does, and on every path; the list of models is there all the time."""
     async with rigged(answering(), limits=Limits()) as rig:
         rig.table.take(UNREADY[state])
         caller = await rig.connect()

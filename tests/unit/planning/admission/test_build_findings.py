@@ -74,7 +74,7 @@ def test_an_option_of_the_appliances_own_is_not_blamed_on_the_profile(name: str)
 
 
 def test_the_appliances_own_option_is_told_as_such() -> None:
-    """There is no key to change."""
+    """The finding names no key to change."""
     profile = replace(PROFILE, command=("/opt/l", "--offline"))
     (_, lack) = build_findings(profile, BUILD)
     assert lack.text == (
