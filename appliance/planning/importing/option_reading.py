@@ -1,6 +1,6 @@
 """Options of an engine's command line: where each begins, what its values are, what it is also called."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -175,16 +175,21 @@ def read_options(
 ) -> tuple[tuple[Argument, ...], tuple[EngineOption, ...]]:
     """Return the words that belong to no option, and the options, in their order."""
     alone: list[Argument] = []
-    found: list[EngineOption] = []
+    found: list[tuple[EngineOption, list[Argument]]] = []
     for word in arguments:
         if is_option(word.text):
-            found.append(_begun(word, style))
-        elif found and _takes(found[-1], word, style):
-            last = found[-1]
-            found[-1] = replace(last, values=(*last.values, word), words=(*last.words, word))
+            found.append((_begun(word, style), []))
+        elif found and _takes(*found[-1], word, style):
+            found[-1][1].append(word)
         else:
             alone.append(word)
-    return tuple(alone), tuple(found)
+    return tuple(alone), tuple(_with_values(option, values) for option, values in found)
+
+
+def _with_values(option: EngineOption, values: Sequence[Argument]) -> EngineOption:
+    if not values:
+        return option
+    return replace(option, values=(*option.values, *values), words=(*option.words, *values))
 
 
 def _begun(word: Argument, style: CommandLineStyle) -> EngineOption:
@@ -195,12 +200,14 @@ def _begun(word: Argument, style: CommandLineStyle) -> EngineOption:
     return EngineOption(name=canonical_option(word.text), words=(word,))
 
 
-def _takes(option: EngineOption, word: Argument, style: CommandLineStyle) -> bool:
+def _takes(
+    option: EngineOption, values: Sequence[Argument], word: Argument, style: CommandLineStyle
+) -> bool:
     if option.name in style.switches or option.name.replace("--no-", "--", 1) in style.switches:
         return False
     if option.name in style.several:
         return word.is_known
-    return not option.values and "=" not in option.words[0].text
+    return not option.values and not values and "=" not in option.words[0].text
 
 
 def preset_option(word: Argument) -> Iterator[EngineOption]:

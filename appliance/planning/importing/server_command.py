@@ -20,6 +20,10 @@ class ImportFaultError(ApplianceError):
     """Configuration that cannot be imported; `str()` says why, without the file's name."""
 
 
+MOST_SHOWN: Final = 256
+"""Characters of a part of a configuration that are told."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Argument:
     """Word of a command line, or a value of the environment, as far as the configuration tells it."""
@@ -68,6 +72,11 @@ class Disposition:
     """Reason why it is in another form or not there; empty: it is as it was."""
     place: str = ""
     """Key of the profile that has it, such as ``[vllm] dtype``; empty: no key."""
+
+    def __post_init__(self) -> None:
+        """Cut the part: a long one would stand in every profile that is made of its source."""
+        if len(self.text) > MOST_SHOWN:
+            object.__setattr__(self, "text", f"{self.text[:MOST_SHOWN]}…")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

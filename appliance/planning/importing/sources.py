@@ -27,6 +27,8 @@ _PRESET: Final = re.compile(r"\s*(?:\[[^\]]+\]\s*\Z|version\s*=)")
 """Pattern of the first line of presets."""
 _UNIT_SUFFIXES: Final = (".service", ".container")
 _MOST_PROFILES: Final = 256
+_MOST_NOTES: Final = 10_000
+"""Most parts of all commands; a setting of the whole file is a part of each of them."""
 
 
 class SourceKind(StrEnum):
@@ -101,7 +103,7 @@ def drafts_of(source: ImportSource, host: HostFacts, read_yaml: ReadYaml) -> Dra
         )
     found: list[ProfileDraft] = []
     refusals: list[ImportRefusal] = []
-    others = 0
+    others = notes = 0
     for command in _commands(source, read_yaml):
         try:
             drafts = [_draft_of(server, source.name, host) for server in servers_of(command)]
@@ -113,6 +115,11 @@ def drafts_of(source: ImportSource, host: HostFacts, read_yaml: ReadYaml) -> Dra
         for draft in drafts:
             host = host.with_profile(draft)
         found += drafts
+        notes += sum(len(draft.dispositions) for draft in drafts)
+        if notes > _MOST_NOTES:
+            raise ImportFaultError(
+                f"has more than {_MOST_NOTES} options and settings, each counted for every profile"
+            )
         if len(found) + len(refusals) > _MOST_PROFILES:
             raise ImportFaultError(f"starts more than {_MOST_PROFILES} model servers")
     return Drafts(drafts=tuple(found), refusals=tuple(refusals), others=others)

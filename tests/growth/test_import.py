@@ -1,0 +1,65 @@
+"""Growth of an import with its text: as the text grows, also where parts of it stand in every profile."""
+
+from collections.abc import Callable
+from contextlib import suppress
+
+import pytest
+
+from appliance.planning.importing.server_command import ImportFaultError
+from tests.fakes.imports import imported
+from tests.growth.cost import Call, excess_seconds
+
+
+def served_names(size: int) -> Call:
+    """Return the import of a command with one option that has many values."""
+    return lambda: imported("vllm serve /m --served-model-name " + "name " * (size // 5))
+
+
+def repeated_options(size: int) -> Call:
+    """Return the import of a command with one option many times."""
+    return lambda: imported("llama-server -m /m.gguf " + "--lora /a.gguf " * (size // 15))
+
+
+def settings_of_many_models(size: int) -> Call:
+    """Return the import of a file whose settings are told in each of its profiles."""
+    models = "".join(f"  m{n}: {{cmd: 'llama-server -m /m.gguf'}}\n" for n in range(size // 100))
+    text = f"models:\n{models}" + "".join(f"z{n}: 1\n" for n in range(size // 20))
+    return lambda: refused_or_imported(text)
+
+
+def long_setting_of_many_models(size: int) -> Call:
+    """Return the import of a file with a long name, which is told in each of its profiles."""
+    models = "".join(f"  m{n}: {{cmd: 'llama-server -m /m.gguf'}}\n" for n in range(size // 1000))
+    text = f"models:\n{models}? '{'z' * (size // 2)}'\n: 1\n"
+    return lambda: refused_or_imported(text)
+
+
+def refused_or_imported(text: str) -> None:
+    with suppress(ImportFaultError):
+        imported(text, "a.yaml")
+
+
+@pytest.mark.parametrize(
+    "make",
+    [served_names, repeated_options, settings_of_many_models, long_setting_of_many_models],
+)
+def test_an_import_grows_as_its_text(make: Callable[[int], Call]) -> None:
+    """A text of twice the length takes twice the time, up to the largest that is read."""
+    assert excess_seconds(make, 1 << 17) is None
+
+
+def test_what_is_told_of_a_part_is_bounded() -> None:
+    """A long part of a file is told by its beginning in every profile."""
+    models = "".join(f"  m{n}: {{cmd: 'llama-server -m /m.gguf'}}\n" for n in range(20))
+    drafts = imported(f"models:\n{models}? '{'z' * 900}'\n: 1\n", "a.yaml").drafts
+    told = [d.text for draft in drafts for d in draft.dispositions if "zz" in d.text]
+    assert len(told) == 20
+    assert max(map(len, told)) == 257
+
+
+def test_parts_are_counted_for_every_profile() -> None:
+    """Settings of a file are told in each of its profiles, and that often they count."""
+    models = "".join(f"  m{n}: {{cmd: 'llama-server -m /m.gguf'}}\n" for n in range(200))
+    settings = "".join(f"z{n}: 1\n" for n in range(60))
+    with pytest.raises(ImportFaultError, match="more than 10000 options and settings"):
+        imported(f"models:\n{models}{settings}", "a.yaml")
