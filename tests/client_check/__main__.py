@@ -2,7 +2,7 @@
 
 The SDKs of OpenAI and Anthropic, LiteLLM and the program llm ask, whole and as a stream, with tools, while a model
 serves, through a switch, through one that cuts answers, during a hold and a command of an operator, after a failed
-start, with a wrong name and with a wrong key. Each must be answered, or show the sentence that says what to do. They are
+start, with a wrong name and with a wrong key; before that the SDKs decode what the gateway adds to streams. Each must be answered, or show the sentence that says what to do. They are
 installed in .cache on the first run (400 MB) and run in the network of the box. ``make check-clients``, by root.
 
 The table of all that was shown goes to stderr. The last line is one JSON object: ``asks``, ``failed``.
@@ -18,8 +18,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from appliance.domain.gateway import Refusal
+from appliance.domain.gateway import Api, Refusal
 from appliance.planning.routing import refusals
+from appliance.planning.routing.error_format import encode_error_event, encode_sign_of_life
 from tests.bench.machine import prepared, report, say
 from tests.programs import ROOT
 from tests.system.fleet import PROFILES, Fleet
@@ -41,6 +42,7 @@ CALLER: Final = "caller"
 _MODELS: Final = ("default", *NAMES, BROKEN, CALLER, "smoll")
 _CACHE: Final = ROOT / ".cache/check-clients"
 _ASKING: Final = Path(__file__).with_name("asking.py")
+_DECODING: Final = Path(__file__).with_name("decoding.py")
 _TOOL_ENGINE: Final = Path(__file__).with_name("tool_engine.py")
 _AT: Final = "http://127.0.0.1:8010"
 _AT_ONCE: Final = 4
@@ -61,6 +63,22 @@ warm_up = "none"
 [command]
 argv = ["/usr/bin/python3", "-I", "/usr/local/lib/tool-engine.py", "{port}"]
 """
+
+_PATHS: Final = {
+    Api.CHAT: "/v1/chat/completions",
+    Api.COMPLETIONS: "/v1/completions",
+    Api.RESPONSES: "/v1/responses",
+    Api.ANTHROPIC: "/v1/messages",
+}
+_EVENTS: Final = {
+    Api.CHAT: 'data: {"id":"1","choices":[{"index":0,"delta":{"content":"one"}}]}\n\n',
+    Api.COMPLETIONS: 'data: {"id":"1","choices":[{"index":0,"text":"one"}]}\n\n',
+    Api.RESPONSES: "event: response.output_text.delta\n"
+    'data: {"type":"response.output_text.delta","delta":"one"}\n\n',
+    Api.ANTHROPIC: "event: content_block_delta\n"
+    'data: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"one"}}\n\n',
+}
+"""One event of an engine in each API."""
 
 Json = dict[str, Any]
 
@@ -317,9 +335,38 @@ def listed(models: Sequence[Json]) -> int:
     return sum(found.get(name, ("", None))[0] != value for name, value in wanted.items())
 
 
+def decoded(programs: Path) -> int:
+    """Check how the SDKs decode what the gateway adds to streams; return the number of faults."""
+    bodies, wanted = {}, {}
+    for api, path in _PATHS.items():
+        sign = encode_sign_of_life(api, path, "smol", 1.0).decode()
+        error = encode_error_event(api, refusals.ENGINE_FAILED).decode()
+        for what, body, count, shown in (
+            ("held", 2 * sign + _EVENTS[api], 1, ""),
+            ("refused", 2 * sign + error, 0, refusals.ENGINE_FAILED.message),
+            ("broken", _EVENTS[api] + error, 1, refusals.ENGINE_FAILED.message),
+        ):
+            bodies[f"{path} {what}"], wanted[f"{path} {what}"] = body, (count, shown)
+    done = subprocess.run(
+        [programs / "python", _DECODING],
+        input=json.dumps(bodies),
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    failed = 0
+    for case, (count, shown) in json.loads(done.stdout).items():
+        good = count == wanted[case][0] and bool(shown) == bool(wanted[case][1])
+        good = good and wanted[case][1] in shown
+        failed += not good
+        say(f"  {'✓' if good else '✗'} {case}: {count} events {shown}")
+    return failed
+
+
 def main() -> int:
     """Run the check; the exit status is 1 where a client got neither an answer nor a remedy."""
     programs = environment()
+    undecoded = decoded(programs)
     with prepared(install) as image, Box(image) as box:
         fleet = Fleet(box)
         key = furnish(fleet)
@@ -332,8 +379,9 @@ def main() -> int:
                 stranger.begin("default", SHAPES[:2]),
                 refused(refusals.KEY_UNKNOWN),
             )
-    report({"asks": asker.asks + stranger.asks, "failed": asker.failed + stranger.failed})
-    return int(asker.failed + stranger.failed > 0)
+    failed = undecoded + asker.failed + stranger.failed
+    report({"asks": asker.asks + stranger.asks, "failed": failed})
+    return int(failed > 0)
 
 
 if __name__ == "__main__":
