@@ -23,7 +23,7 @@ BOX = catalogue(
 )
 OLD = EngineBuild(version="b1", options={"--port": ()})
 NEW = EngineBuild(version="b2", options={"--port": (), "--fit": ()})
-REFUSAL = "extra_args in l.toml needs --fit"
+REFUSAL = "the appliance gives --fit to each llama-server, which /usr/bin/true (b1) does not have"
 
 
 @pytest.fixture

@@ -187,7 +187,8 @@ async def test_the_owner_of_a_token_is_told(tmp_path: Path) -> None:
             with contextlib.suppress(PermissionDeniedError, BusyError):
                 await owners.operator_of(f"{text}0")
         with pytest.raises(BusyError):
-            await owners.operator_of(text)
+            await owners.operator_of(f"{text}0")
+        assert str(await owners.operator_of(text)) == "bo (token phone)"
 
 
 async def test_nobody_acts_without_the_supervisor(tmp_path: Path) -> None:
