@@ -22,16 +22,19 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from appliance.adapters.systemd.bus import MANAGER_PATH, CallError, SystemBus
-from appliance.adapters.systemd.unit_properties import GAVE_UP, NOT_COUNTED, gave_up
+from appliance.adapters.systemd.unit_properties import GAVE_UP, NOT_COUNTED, gave_up, was_stopped
 from appliance.domain.errors import UnitError
 from appliance.domain.observed import ActiveState
 from appliance.planning.alerting.watchdog_rules.snapshot import UnitLook
 
 _SERVICE: Final = (
     *("Result", "NRestarts", "MainPID", "ExecMainStatus", "StatusText", "IPAccounting"),
-    *("IPEgressBytes", "ExecMainExitTimestampMonotonic", "RestartUSec"),
+    *("IPEgressBytes", "ExecMainExitTimestampMonotonic", "Restart", "RestartUSec"),
 )
-_UNIT: Final = ("ActiveEnterTimestamp", "InactiveEnterTimestampMonotonic")
+_UNIT: Final = (
+    *("ActiveEnterTimestamp", "ActiveExitTimestampMonotonic"),
+    *("InactiveEnterTimestampMonotonic", "InactiveExitTimestampMonotonic"),
+)
 _BOOTED: Final = "UserspaceTimestamp"
 _TIMEOUT_S: Final = 2.5
 """Time for a look; a connection that takes longer may be lost, and is made anew."""
@@ -154,6 +157,7 @@ class SystemUnitReader:
                 active=state,
                 sub=sub,
                 result=_result(state, details),
+                was_stopped=state is ActiveState.FAILED and was_stopped(details),
                 restarts=details.get("NRestarts", 0),
                 main_pid=details.get("MainPID", 0),
                 active_since_unix_s=details.get("ActiveEnterTimestamp", 0) / 1e6 or None,

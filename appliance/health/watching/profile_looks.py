@@ -231,7 +231,6 @@ def _desired(applied: Applied, reading: UnitReading | None, found: Observations)
         is_held=found.view.hold,
         operation=found.view.running,
         unit=None if reading is None else reading.look,
-        exit_status=0 if reading is None else reading.exit_status,
         rivals=rivals,
         is_watched_since_boot=found.is_watched_since_boot,
     )

@@ -54,12 +54,13 @@ class Obstacle:
         status: Text to show while waiting.
         kind: Obstacles of one kind are one wait.
         patience_s: Longest wait for this obstacle; None: the gate's deadline.
+        extra_s: Time beyond the gate's deadline, for an obstacle that is known to end.
         rival: Another process owns the claim, or the machine is too small: a restart by
             systemd would not help. False: memory is late, and a restart would.
         explain: Returns the sentence for a refusal; it looks for the holders, which takes a while.
     """
 
-    __slots__ = ("explain", "kind", "patience_s", "rival", "status")
+    __slots__ = ("explain", "extra_s", "kind", "patience_s", "rival", "status")
 
     def __init__(
         self,
@@ -68,12 +69,14 @@ class Obstacle:
         kind: str,
         explain: Callable[[], str],
         patience_s: float | None = None,
+        extra_s: float = 0.0,
         rival: bool = False,
     ) -> None:
         self.status = status
         self.kind = kind
         self.explain = explain
         self.patience_s = patience_s
+        self.extra_s = extra_s
         self.rival = rival
 
     @property

@@ -36,6 +36,8 @@ _OPTIONS = {"address": sockets.SO_REUSEADDR, "port": sockets.SO_REUSEPORT}
 PORT_REUSE = tuple(_OPTIONS)
 """Kinds of reuse that a socket may ask for."""
 _PORT = "port"
+_EXTRA_S = 5.0
+"""Time beyond the gate's deadline, whose default is the minute of TIME_WAIT."""
 
 
 class PortWatch:
@@ -112,6 +114,7 @@ class PortWatch:
             f"waiting for port {self.number}: {after}",
             kind=_PORT,
             explain=lambda: f"port {self.number} is not free: {after}",
+            extra_s=_EXTRA_S if left_s else 0.0,
         )
 
 

@@ -114,7 +114,7 @@ class Release:
     def _is_over(self, obstacle: Obstacle, same_kind_s: float) -> bool:
         patience_s = obstacle.patience_s
         impatient = patience_s is not None and same_kind_s >= patience_s
-        return impatient or self.waited_s >= self._deadline_s
+        return impatient or self.waited_s >= self._deadline_s + obstacle.extra_s
 
     def _check(self, timeout_s: float) -> Obstacle | None:
         """Return the first obstacle, cheapest check first; None: there is none."""

@@ -7,9 +7,8 @@ hand is seen in the unit, as the repair of the supervisor does (`planning.switch
 unit of a committed profile                           it should serve
 ====================================================  ===========================================
 runs, starts, stops, waits for its restart            yes
-failed, and systemd gave up; or its wrapper says      yes
-that no restart helps
-failed otherwise: a stop by hand that ended badly     no
+failed, and nobody has stopped it                     yes
+failed at a stop that ended badly                     no
 stopped after it ran, without the gate's refusal      no: by hand, or for a rival that has gone
 never ran in this boot                                yes, if somebody has watched since the boot;
                                                       else not known: systemd forgets stopped units
@@ -19,12 +18,10 @@ never ran in this boot                                yes, if somebody has watch
 from collections.abc import Iterable
 from typing import Final
 
-from appliance.domain.observed import EXIT_LEASE_HELD, EXIT_UNFIT, ActiveState
+from appliance.domain.observed import ActiveState
 from appliance.planning.alerting.watchdog_rules.snapshot import OperationLook, UnitLook
 
 _REFUSED: Final = "exec-condition"
-_GAVE_UP: Final = "start-limit-hit"
-_BY_WRAPPER: Final = frozenset({EXIT_UNFIT, EXIT_LEASE_HELD})
 _AT_REST: Final = frozenset({ActiveState.INACTIVE, ActiveState.FAILED})
 
 
@@ -35,7 +32,6 @@ def is_desired(
     is_held: bool,
     operation: OperationLook | None,
     unit: UnitLook | None,
-    exit_status: int,
     rivals: Iterable[UnitLook],
     is_watched_since_boot: bool,
 ) -> bool | None:
@@ -47,7 +43,6 @@ def is_desired(
         is_held: Whether a hold is in force, or a command runs in place of models.
         operation: Operation that runs; None: none.
         unit: Its unit; None: it could not be read.
-        exit_status: Of the unit's last main process.
         rivals: Units of the profiles that cannot run beside it.
         is_watched_since_boot: Whether the supervisor runs since the boot, and so keeps what units did.
     """
@@ -57,7 +52,7 @@ def is_desired(
         return False
     if unit is None:
         return None
-    return _was_left(unit, exit_status, is_watched_since_boot=is_watched_since_boot)
+    return _was_left(unit, is_watched_since_boot=is_watched_since_boot)
 
 
 def _ends(operation: OperationLook | None, name: str) -> bool:
@@ -65,10 +60,10 @@ def _ends(operation: OperationLook | None, name: str) -> bool:
     return operation is not None and name in operation.profiles and name not in operation.target
 
 
-def _was_left(unit: UnitLook, exit_status: int, *, is_watched_since_boot: bool) -> bool | None:
+def _was_left(unit: UnitLook, *, is_watched_since_boot: bool) -> bool | None:
     """Tell whether nobody has stopped the unit by hand; None: not known."""
     if unit.active is ActiveState.FAILED:
-        return unit.result == _GAVE_UP or exit_status in _BY_WRAPPER
+        return not unit.was_stopped
     if unit.active is not ActiveState.INACTIVE or unit.result == _REFUSED:
         return True
     if unit.result == "success" and unit.active_since_unix_s is None:

@@ -46,6 +46,8 @@ class UnitLook:
     active: ActiveState = ActiveState.INACTIVE
     sub: str = "dead"
     result: str = "success"
+    was_stopped: bool = False
+    """Whether somebody stopped the unit, of one in systemd's state ``failed``; False of all others."""
     restarts: int = 0
     """NRestarts: restarts by systemd since the unit was started last."""
     main_pid: int = 0

@@ -21,9 +21,12 @@ RUNNING: dict[str, Any] = {
     "IPAccounting": True,
     "IPEgressBytes": 0,
     "ExecMainExitTimestampMonotonic": 0,
+    "Restart": "always",
     "RestartUSec": 5_000_000,
     "ActiveEnterTimestamp": 7_000_000,
     "InactiveEnterTimestampMonotonic": 0,
+    "InactiveExitTimestampMonotonic": 0,
+    "ActiveExitTimestampMonotonic": 0,
     "CPUUsageNSec": 3_000_000_000,
     "UserspaceTimestamp": 4_000_000,
 }
@@ -191,11 +194,13 @@ async def test_a_unit_that_failed_too_often_is_told(
     systemd.properties |= {"Result": "exit-code", "MainPID": 0, "ExecMainStatus": 3}
     reading = (await reader.units([A]))[A]
     assert (reading.look.result, reading.exit_status, reading.cpu_s) == ("exit-code", 3, None)
+    assert reading.look.was_stopped, "nothing restarts it, though it is to be restarted always"
     systemd.properties |= {
         "ExecMainExitTimestampMonotonic": 1_000_000,
         "InactiveEnterTimestampMonotonic": 6_000_000,
     }
-    assert (await reader.units([A]))[A].look.result == "start-limit-hit"
+    look = (await reader.units([A]))[A].look
+    assert (look.result, look.was_stopped) == ("start-limit-hit", False)
 
 
 async def test_units_of_other_kinds_have_a_state(

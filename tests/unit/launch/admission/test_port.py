@@ -69,6 +69,7 @@ def test_a_port_is_free_when_it_can_be_bound_as_the_engine_will(
         _, _, left = obstacle.status.partition(f"waiting for port {port}: free again in ")
         assert 0 < int(left.removesuffix(" s")) <= 60
         assert not obstacle.rival, "a restart by systemd would help"
+        assert obstacle.extra_s > 0, "the default deadline is the same minute"
 
 
 def test_a_process_that_listens_is_named(port: int) -> None:
