@@ -222,10 +222,11 @@ TRAPS: Final = (
     Trap(
         name=TrapName.PARSER_WITHOUT_THINKING,
         statement="vLLM holds answers to a JSON schema, and to a required tool, only after the end of a thought,"
-        " which the parser waits for in vain: clients get free text",
+        " for which many a parser waits in vain: clients get free text",
         keys=("reasoning_parser", "thinking"),
         advice="remove reasoning_parser: without thoughts there is nothing to part",
-        source="vLLM issue #27447, pull requests #18879 and #52430; a comparison of answers with vLLM's own, November 2026",
+        source="vLLM issue #27447, pull requests #18879 and #52430; a comparison with vLLM itself, November 2026; the"
+        " parser qwen3 of 0.32 holds a schema",
         checked="2026-11-28",
         options=_VLLM,
         finds=_parser_without_thinking,
