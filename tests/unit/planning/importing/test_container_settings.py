@@ -99,13 +99,13 @@ def test_other_paths_are_mapped_or_told() -> None:
     """Paths in further options and variables are the host's; those of the image are told."""
     draft = one_draft(
         "docker run -v /srv:/data -e CACHE=/data/c -e OTHER=/opt/y -e 'X=~/z' -e PLAIN=1 vllm/vllm-openai "
-        "--model a/b --lora-modules l=/data/l --download-dir /data/d --tokenizer /opt/t --chat-template /opt/c"
+        "--model a/b --lora-modules l=/data/l --logit-processor n=/data/n --download-dir /data/d --tokenizer /opt/t --chat-template /opt/c"
     )
     assert values(draft)["env.CACHE"] == "/srv/c"
     assert values(draft)["env.X"] == "/home/ana/z"
     assert values(draft)["env.PLAIN"] == "1"
     assert values(draft)["adapters"] == [{"name": "l", "path": "/srv/l"}]
-    assert extra_words(draft) == ["--download-dir", "/srv/d"]
+    assert extra_words(draft) == ["--logit-processor", "n=/srv/n", "--download-dir", "/srv/d"]
     dropped = fates(draft, DispositionKind.DROPPED)
     assert "copy it to the host" in dropped["--tokenizer /opt/t"]
     assert "copy it to the host" in dropped["--chat-template /opt/c"]

@@ -227,6 +227,12 @@ def test_keys_of_sglang(options: str, key: str, value: object) -> None:
         (LLAMA + "-md ~bob/x", "-md ~bob/x", DispositionKind.DROPPED, "unknown directory"),
         (VLLM + "--config x.yaml", "--config x.yaml", DispositionKind.DROPPED, "another file"),
         (
+            VLLM + "--lora-modules sql=~bob/sql",
+            "--lora-modules sql=~bob/sql",
+            DispositionKind.DROPPED,
+            "unknown directory",
+        ),
+        (
             VLLM + "-sc nonsense",
             "-sc nonsense",
             DispositionKind.DROPPED,

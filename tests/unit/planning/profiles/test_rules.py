@@ -124,7 +124,8 @@ def test_an_adapter_that_no_request_would_reach_is_refused(
 
 def test_an_adapter_with_the_name_of_a_profile_is_refused() -> None:
     """The profile of that name would be asked instead."""
-    text = MINIMAL["vllm"] + 'adapters = [{ name = "sql", path = "/l" }]\n'
+    adapters = '[{ name = "sql", path = "/l" }, { name = "prose", path = "/p" }]'
+    text = MINIMAL["vllm"] + f"adapters = {adapters}\n"
     one = parse_profile("one", text.encode())
     other = parse_profile("sql", MINIMAL["vllm"].encode())
     found = collisions({"one": one, "sql": other}, {}, {})

@@ -1,12 +1,18 @@
 """The sentences about quality."""
 
+from dataclasses import replace
+
+from appliance.domain.profile import Abilities
 from appliance.planning.quality.pass_rate import PassRate
 from appliance.planning.quality.quality_message import (
+    fault_hint,
     group_subject,
     lost_text,
     recovered_text,
     refused_text,
 )
+from appliance.planning.quality.standard_canaries import standard_canaries
+from tests.fakes.profiles import applied
 
 
 def test_own_canary() -> None:
@@ -26,3 +32,17 @@ def test_refused_file() -> None:
     """A problem of a canary file is told with the file's path."""
     text = refused_text("a", "/etc/appliance/canaries", "line 2: no JSON object")
     assert text == "/etc/appliance/canaries/a.jsonl: line 2: no JSON object"
+
+
+def test_a_fault_names_its_trap() -> None:
+    """A reasoning parser without thinking spoils schemas and required tools, and no other canary."""
+    silent = replace(
+        applied("a"), command=("vllm", "--reasoning-parser"), abilities=Abilities(reasoning=False)
+    )
+    hinted = {c.name for c in standard_canaries(0, tools=True) if fault_hint(silent, c)}
+    plain = {c.name for c in standard_canaries(0, tools=True)} - hinted
+    assert any("required" in name for name in hinted)
+    assert any("auto" in name for name in plain)
+    assert all("auto" not in name for name in hinted)
+    thinking = replace(silent, abilities=Abilities(reasoning=True))
+    assert not any(fault_hint(thinking, c) for c in standard_canaries(0, tools=True))

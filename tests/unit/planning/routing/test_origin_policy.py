@@ -105,3 +105,13 @@ def test_a_picture_in_a_page_has_no_origin(site: bytes, refused: bool) -> None: 
 def test_anything_is_judged(host: bytes | None, origin: bytes | None, site: bytes | None) -> None:
     """Any bytes in the headers lead to a refusal or to none."""
     assert STRICT.refusal(host, origin, site) in {None, HOST_REFUSED, ORIGIN_REFUSED}
+
+
+@pytest.mark.parametrize(
+    "origin", [b" https://CHAT.example.org", b"http://localhost:3000", b"null"]
+)
+def test_a_page_of_an_allowed_origin_may_read(origin: bytes) -> None:
+    """The same origins may send without a key and read what they get."""
+    assert VISITORS.allows(origin)
+    assert VISITORS.refusal(HERE, origin, None) is None
+    assert not STRICT.allows(b"https://chat.example.org")
