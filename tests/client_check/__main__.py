@@ -2,8 +2,9 @@
 
 The SDKs of OpenAI and Anthropic, LiteLLM and the program llm ask, whole and as a stream, with tools, while a model
 serves, through a switch, through one that cuts answers, during a hold and a command of an operator, after a failed
-start, with a wrong name and with a wrong key; before that the SDKs decode what the gateway adds to streams. Each must be answered, or show the sentence that says what to do. They are
-installed in .cache on the first run (400 MB) and run in the network of the box. ``make check-clients``, by root.
+start, with a wrong name and with a wrong key. Each must be answered, or show the sentence that says what to do. Before
+that the SDKs decode what the gateway adds to streams. They are installed in .cache on the first run (400 MB) and run in
+the network of the box. ``make check-clients``, by root.
 
 The table of all that was shown goes to stderr. The last line is one JSON object: ``asks``, ``failed``.
 """
