@@ -6,18 +6,22 @@ a connection                         is closed
 that reads no response               after `READ_WITHIN_S`
 without a request head               after `HEAD_S`, from its begin or the last response
 with a head above 16 KiB             at once, with 400
-above `MOST_CONNECTIONS`             at once, with 503
-of other machines, above             at once, with 503: this machine's own clients keep their
+above `MOST_CONNECTIONS`             for a newcomer: the longest idle one of the owner of the
+                                     most; one in answer only for an owner who has less. Else
+                                     the newcomer is, with 503
+of other machines, above             likewise among them: this machine's own clients keep their
 `MOST_OF_OTHERS`                     places
 at an address that is not open       at once, without an answer
 ===================================  ======================================================
+
+An owner is a user of this machine, or another machine: `appliance.planning.routing.fair_share`.
 """
 
 import asyncio
 import contextlib
 import re
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar, Final
 
 import h11
@@ -25,7 +29,8 @@ from starlette.types import ASGIApp
 from uvicorn import Config, Server
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
-from appliance.web.open_addresses import is_of_this_machine
+from appliance.planning.routing.fair_share import Share, ShareUse, choose_evictions
+from appliance.web.open_addresses import Endpoint, is_of_this_machine
 from appliance.web.problem import PROBLEM_TYPE, ProblemDocument, problem_body, problem_of
 
 HEAD_S: Final = 10.0
@@ -42,6 +47,7 @@ _MALFORMED: Final = problem_of(400, "the request is not HTTP/1.1, or its head is
 _FULL: Final = problem_of(503, "too many connections are open", "close some, or try again")
 
 Admits = Callable[[str, int], bool]
+OwnerOf = Callable[[Endpoint, Endpoint], str]
 
 
 class BoundedProtocol(H11Protocol):
@@ -49,6 +55,10 @@ class BoundedProtocol(H11Protocol):
 
     head_s: ClassVar[float] = HEAD_S
     read_within_s: ClassVar[float] = READ_WITHIN_S
+    _since_s: float = 0.0
+    """Time since when the connection waits for a head, or answers a request."""
+    _owner: str | None = None
+    """Owner; None: nobody has asked for it."""
     _head_timer: asyncio.TimerHandle | None = None
     _reading_timer: asyncio.TimerHandle | None = None
 
@@ -57,10 +67,11 @@ class BoundedProtocol(H11Protocol):
         super().connection_made(transport)
         if not self._is_admitted:
             transport.abort()
-        elif self._is_one_too_many:
-            self._refuse(_FULL)
         else:
             self._expect_head()
+            if self._is_one_too_many:
+                self._stop_timer()
+                self._refuse(_FULL)
 
     def pause_writing(self) -> None:
         """Wait for the client to read; one that reads nothing is disconnected."""
@@ -89,6 +100,7 @@ class BoundedProtocol(H11Protocol):
             return
         super().handle_events()
         if self._is_answering:
+            self._since_s = self.loop.time()
             self._stop_timer()
 
     def on_response_complete(self) -> None:
@@ -112,12 +124,34 @@ class BoundedProtocol(H11Protocol):
 
     @property
     def _is_one_too_many(self) -> bool:
-        if len(self.connections) > MOST_CONNECTIONS:
-            return True
-        others = [
-            one for one in self.connections if isinstance(one, type(self)) and one.is_of_others
+        """Tell whether there is no room for the connection, also after others have made some."""
+        open_ones = [
+            one
+            for one in self.connections
+            if isinstance(one, BoundedProtocol) and not one.transport.is_closing()
         ]
-        return self.is_of_others and len(others) > MOST_OF_OTHERS
+        others = [one for one in open_ones if one.is_of_others]
+        if self.is_of_others and len(others) > MOST_OF_OTHERS:
+            return not self._make_room(others)
+        return len(open_ones) > MOST_CONNECTIONS and not self._make_room(open_ones)
+
+    def _make_room(self, sharing: "Sequence[BoundedProtocol]") -> bool:
+        """Disconnect one of these connections for this one; False: all owners have no more than its own."""
+        shares = [one.share() for one in sharing]
+        for at in choose_evictions(shares, self.share().owner, least=1):
+            if sharing[at] is not self:
+                sharing[at].transport.abort()
+                return True
+        return False
+
+    def share(self) -> Share:
+        """Return the connection's share of all connections."""
+        if self._owner is None:
+            assert isinstance(self.config, ServerConfig)  # noqa: S101 - as below
+            self._owner = self.config.owner_of(self.client, self.server)
+        if self._is_answering:
+            return Share(self._owner, 1, ShareUse.WORKING, -self._since_s)
+        return Share(self._owner, 1, ShareUse.IDLE, self._since_s)
 
     @property
     def _is_answering(self) -> bool:
@@ -132,6 +166,7 @@ class BoundedProtocol(H11Protocol):
 
     def _expect_head(self) -> None:
         self._stop_timer()
+        self._since_s = self.loop.time()
         self._head_timer = self.loop.call_later(self.head_s, self._give_up)
 
     def _give_up(self) -> None:
@@ -164,12 +199,16 @@ class ServerConfig(Config):
     Args:
         application: Answers requests.
         admits: Tells whether clients at an address and port are let in now.
+        owner_of: Returns the owner of a connection.
         more: As of uvicorn's own class.
     """
 
-    def __init__(self, application: ASGIApp, admits: Admits, **more: Any) -> None:
+    def __init__(
+        self, application: ASGIApp, admits: Admits, owner_of: OwnerOf, **more: Any
+    ) -> None:
         super().__init__(application, **more)
         self.admits = admits
+        self.owner_of = owner_of
 
 
 class WebServer(Server):
@@ -178,6 +217,7 @@ class WebServer(Server):
     Args:
         application: Answers requests.
         admits: Tells whether clients at an address and port are let in now.
+        owner_of: Returns the owner of a connection by the addresses of the client's and of this end.
         protocol: Class of its connections, which has their deadlines.
     """
 
@@ -185,12 +225,14 @@ class WebServer(Server):
         self,
         application: ASGIApp,
         admits: Admits,
+        owner_of: OwnerOf,
         protocol: type[BoundedProtocol] = BoundedProtocol,
     ) -> None:
         super().__init__(
             ServerConfig(
                 application,
                 admits,
+                owner_of,
                 http=protocol,
                 ws="none",
                 lifespan="off",

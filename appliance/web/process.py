@@ -10,6 +10,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from appliance.adapters.garbage import freeze_garbage
+from appliance.adapters.kernel.peers import Peers
 from appliance.adapters.systemd.daemon import Readiness, inherited_sockets
 from appliance.adapters.token_client import TokenOwners
 from appliance.daemon_main import ToldToEndError, run_daemon, until_told
@@ -36,7 +37,10 @@ async def run(settings: SettingsSnapshot, *, idle_s: float | None = None) -> Non
     """Answer until idle, SIGTERM or SIGINT. Raises `ApplianceError`."""
     for name in _LIBRARIES:
         logging.getLogger(name).setLevel(logging.CRITICAL)
-    listeners = inherited_sockets()
+    inherited = inherited_sockets()
+    listeners = [one for one in inherited if one.family != socket.AF_NETLINK]
+    # The network of this process has no connections: it is asked about those of the sockets' network.
+    peers = Peers(next((one for one in inherited if one.family == socket.AF_NETLINK), None))
     if not listeners:
         raise UnitError(f"no socket was passed: systemctl start {WEB_SOCKET_UNIT}")
     named = WebAddresses(port=settings.status_port, addresses=settings.web.listen)
@@ -55,7 +59,7 @@ async def run(settings: SettingsSnapshot, *, idle_s: float | None = None) -> Non
         trials=GatewayTrials(Path(settings.prompt_socket)),
         enabled=settings.web.enabled,
     )
-    server = WebServer(application, addresses.admits)
+    server = WebServer(application, addresses.admits, peers.owner)
     readiness = Readiness()
     await addresses.ask()
     idle_s = settings.web.idle if idle_s is None else idle_s

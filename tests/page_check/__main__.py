@@ -6,6 +6,7 @@ The last line is one JSON object.
 """
 
 import json
+import shlex
 import subprocess
 import sys
 import venv
@@ -29,6 +30,13 @@ _PICTURES: Final = ROOT / "docs/pictures"
 _ALERT: Final = "foreign-holder"
 _ALERT_WITHIN_S: Final = 180.0
 """Time for an alert that fires after a minute, and for its delivery."""
+
+_ORIGINS: Final = '\n[gateway]\norigins = ["http://chat.example:8700"]\n'
+_PAGES: Final = (
+    *("python3", "-m", "http.server", "--bind", "127.0.0.1"),
+    *("-d", "/usr/share/doc/bash", "8700"),
+)
+"""Server of pages of other origins, whatever name the browser has for it."""
 
 _WEEK: Final = """
 import sqlite3, time
@@ -80,6 +88,8 @@ def furnish(fleet: Fleet, phone: Phone) -> str:
     phone.subscribe()
     for name, port in (("a", 9001), ("b", 9002)):
         fleet.gpu_profile(name, port, "--delay", "6", "--obey", "--pause", "0.01", gib=20.0)
+    fleet.box.run(f"printf '%s' {shlex.quote(_ORIGINS)} >>/etc/appliance/appliance.toml")
+    fleet.box.run("systemd-run", "-q", "--unit=pages", *_PAGES)
     fleet.apply()
     # Twice each: the page says how far a load is by how long it took before.
     for name in ("b", "a"):

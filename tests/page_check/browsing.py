@@ -21,7 +21,7 @@ WIDTHS = {"wide": (1280, 900), "phone": (390, 844)}
 FLAGS = [
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
-    "--host-resolver-rules=MAP evil.example 127.0.0.1",
+    "--host-resolver-rules=MAP evil.example 127.0.0.1, MAP chat.example 127.0.0.1",
 ]
 PHASES = [
     *("preflight", "hold", "drain", "stop", "release", "start", "load"),
@@ -397,6 +397,35 @@ def check_strange_host(browsing: Browsing) -> None:
         assert "default-src 'none'" in policy
 
 
+READS = """async () => {
+    const at = 'http://127.0.0.1:8010/v1/';
+    const headers = {'authorization': 'Bearer none', 'content-type': 'application/json'};
+    const asked = model => ({method: 'POST', headers, body: JSON.stringify({model, prompt: 'x', stream: true})});
+    const tried = async read => { try { return await read(); } catch (error) { return error.name; } };
+    return [
+        await tried(async () => (await (await fetch(at + 'models', {headers})).json()).object),
+        await tried(async () => (await (await fetch(at + 'completions', asked('default'))).text()).includes('[DONE]')),
+        await tried(async () => (await (await fetch(at + 'completions', asked('nothing'))).json()).error.code),
+        await tried(async () => (await fetch(at + 'models', {method: 'HEAD'})).status),
+    ];
+}"""
+"""What a page of another origin reads of the gateway: an answer, a stream, an error, and one by HEAD without
+a key, for which no browser asks before; a name of an error where it may not."""
+
+
+def check_other_origins(browsing: Browsing) -> None:
+    """A page of an origin that the gateway's settings list reads an answer, a stream and an error; another one none."""
+    with browsing.page() as page:
+        # Pages of their own: a browser reports each refusal as a fault.
+        for origin, found in (
+            ("http://chat.example:8700/", ["list", True, "model_not_found", 200]),
+            ("http://evil.example:8700/", ["TypeError"] * 4),
+        ):
+            other = page.context.new_page()
+            other.goto(origin)
+            assert other.evaluate(READS) == found, origin
+
+
 def main() -> int:
     """Run every scenario, also after one that failed; the last line has the figures."""
     program, axe, pictures = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
@@ -432,6 +461,7 @@ def main() -> int:
         figures["tabs"] = float(str(scenario("keyboard only", lambda: check_keyboard(browsing))))
         scenario("without JavaScript", lambda: check_without_script(browsing))
         scenario("a strange host name", lambda: check_strange_host(browsing))
+        scenario("pages of other origins", lambda: check_other_origins(browsing))
         figures["lost_after_s"] = float(
             str(scenario("a supervisor that is gone", lambda: check_lost(browsing, pictures)))
         )

@@ -138,6 +138,30 @@ def test_a_taken_over_process_stays_in_its_sandbox(fleet: Fleet) -> None:
     assert found.keys() - succeeded(found) == NEVER, described(found)
 
 
+CROWD: Final = """
+import socket, time
+held = [socket.create_connection(("127.0.0.1", 8011)) for _ in range(256)]
+for one in held:
+    one.sendall(b"GET /api/v1/stream HTTP/1.1\\r\\nHost: localhost\\r\\n\\r\\n")
+for one in held:
+    assert one.recv(12) == b"HTTP/1.1 200"
+print("held", flush=True)
+time.sleep(600)
+"""
+"""Program that holds as many streams as there may be connections."""
+
+
+def test_one_user_keeps_no_other_out(fleet: Fleet) -> None:
+    """The process, which has another network, learns from the kernel whose a connection is."""
+    fleet.box.write("/srv/crowd.py", CROWD)
+    fleet.box.run("systemd-run -q -u crowd -p User=65534 python3 -u /srv/crowd.py")
+    try:
+        fleet.box.wait_for("journalctl -u crowd | grep -q held")
+        assert get(fleet, "/livez") == {"status": "ok"}
+    finally:
+        fleet.box.run("systemctl stop crowd")
+
+
 def test_it_leaves_when_nobody_looks(fleet: Fleet) -> None:
     """The unit ends well, and the next request starts it again."""
     get(fleet, "/livez")

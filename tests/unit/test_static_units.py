@@ -26,6 +26,7 @@ from appliance.domain.names import (
 )
 from appliance.domain.targets import Targets
 from appliance.health.telling.agent_failure import AGAIN_IN
+from appliance.planning.units.daemon_drop_ins import KERNEL_SOCKET
 from appliance.planning.units.text import sections_of
 
 UNITS = Path(__file__).parents[2] / "units"
@@ -452,6 +453,7 @@ def test_what_the_agent_lets_others_read_goes_with_it() -> None:
 def test_the_status_api_is_reached_on_this_machine_and_reaches_nobody() -> None:
     """The socket is systemd's, on loopback; the process has no network of its own and no rights but to look."""
     assert values(WEB_SOCKET_UNIT, "ListenStream", "Socket") == ["127.0.0.1:8011", "[::1]:8011"]
+    assert values(WEB_SOCKET_UNIT, "ListenNetlink", "Socket") == [KERNEL_SOCKET]
     assert values(WEB_SOCKET_UNIT, "IPAddressDeny", "Socket") == ["any"]
     assert values(WEB_SOCKET_UNIT, "IPAddressAllow", "Socket") == ["localhost"]
     assert values(WEB_SOCKET_UNIT, "TriggerLimitIntervalSec", "Socket") == ["0"]

@@ -15,9 +15,9 @@ import ssl
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from appliance.adapters.kernel.peers import UNKNOWN_OWNER
 from appliance.domain.gateway import Refusal
 from appliance.gateway.callback_guard import end_faulty, guarded
-from appliance.gateway.downstream.peers import UNKNOWN_OWNER
 from appliance.planning.routing.fair_share import Share, ShareUse
 
 if TYPE_CHECKING:

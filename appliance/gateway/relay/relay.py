@@ -10,10 +10,10 @@ from collections import deque
 from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Final
 
+from appliance.adapters.kernel.peers import Peers
 from appliance.domain.gateway import Api, Key, Limits, Refusal, Routed, State
 from appliance.gateway.callback_guard import end_faulty
 from appliance.gateway.downstream.client_connection import LAST_REQUEST_S, ClientConnection
-from appliance.gateway.downstream.peers import Peers
 from appliance.gateway.http.request_head import RequestHead
 from appliance.gateway.http.response_head import build_cors_lines
 from appliance.gateway.relay.capacity import Capacity, CountedConnection

@@ -20,6 +20,8 @@ SERVICE_DROP_IN: Final = f"{GATEWAY_UNIT}.d/50-applied.conf"
 WEB_DROP_IN: Final = f"{WEB_SOCKET_UNIT}.d/50-applied.conf"
 GATEWAY_FILES: Final = frozenset({SOCKET_DROP_IN, SERVICE_DROP_IN})
 DAEMON_FILES: Final = GATEWAY_FILES | {WEB_DROP_IN}
+KERNEL_SOCKET: Final = "inet-diag"
+"""Family of netlink by which the web process learns whose a connection is (sock_diag(7))."""
 CERTIFICATE: Final = "tls.crt"
 CERTIFICATE_KEY: Final = "tls.key"
 ENGINE_KEY: Final = "engine-key."
@@ -72,7 +74,9 @@ def _socket(configuration: Configuration) -> Section | None:
 def _web_socket(addresses: WebAddresses) -> Section | None:
     if addresses == WebAddresses():
         return None
-    entries = _listening(_places(addresses.addresses, addresses.port))
+    # The empty entry removes the unit's own socket to the kernel, too.
+    kernel = ("ListenNetlink", KERNEL_SOCKET)
+    entries = *_listening(_places(addresses.addresses, addresses.port)), kernel
     # The unit's own filter lets this machine alone in, whatever else a person has it listen on.
     filters = (("IPAddressAllow", "any"),) if addresses.beyond_loopback() else ()
     return Section(name="Socket", entries=(*entries, *filters))

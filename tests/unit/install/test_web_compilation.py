@@ -39,7 +39,9 @@ def test_with_a_token_it_listens_where_it_is_told_to(box: ApplyBox) -> None:
     box.tokens.add(OF_ROOT, "root", 1.0)
     box.apply("")
     assert box.apply("", web=WIDE) == Exit.OK
-    assert "ListenStream=10.10.10.1:8011\nIPAddressAllow=any\n" in drop_in(box)
+    assert "ListenStream=10.10.10.1:8011\nListenNetlink=inet-diag\nIPAddressAllow=any\n" in drop_in(
+        box
+    )
     assert box.manager.calls == ["daemon-reload", "reload supervisor", REOPENED]
     assert "signs in again" in box.out
     assert box.apply("", web=WIDE) == Exit.OK

@@ -19,8 +19,10 @@ from appliance.web.http_server import (
     MOST_CONNECTIONS,
     MOST_OF_OTHERS,
     BoundedProtocol,
+    OwnerOf,
     WebServer,
 )
+from appliance.web.open_addresses import Endpoint
 from tests.waiting import PATIENCE_S
 
 GET = b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n"
@@ -62,8 +64,16 @@ class Served:
 async def application(scope: Scope, receive: Receive, send: Send) -> None:
     if scope["path"] == "/large":
         await PlainTextResponse("x" * LARGE)(scope, receive, send)
+    elif scope["path"] == "/stream":
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        while (await receive())["type"] != "http.disconnect":
+            """A client of a stream that is quiet."""
     else:
         await PlainTextResponse("hello")(scope, receive, send)
+
+
+def one_owner(_client: Endpoint, _server: Endpoint) -> str:
+    return "user 1"
 
 
 def admits_all(_address: str, _port: int) -> bool:
@@ -76,13 +86,14 @@ async def served(
     protocol: type[BoundedProtocol] = BoundedProtocol,
     *,
     admits: Callable[[str, int], bool] = admits_all,
+    owner_of: OwnerOf = one_owner,
     host: str | None = None,
 ) -> AsyncIterator[Served]:
     listener = socket.create_server(("127.0.0.1", 0))
     listeners = [listener]
     if host is not None:
         listeners.append(socket.create_server((host, listener.getsockname()[1])))
-    server = WebServer(application, admits, protocol)
+    server = WebServer(application, admits, owner_of, protocol)
     task = asyncio.create_task(server.serve_until_idle(listeners, idle_s))
     while not server.started:
         await asyncio.sleep(0)
@@ -184,35 +195,67 @@ async def test_who_is_not_let_in_gets_no_byte(own_address: str) -> None:
 async def test_other_machines_leave_places_for_this_one(own_address: str) -> None:
     """Half of the connections are for loopback, whoever holds the others."""
     async with served(host=own_address) as web:
-        for _ in range(MOST_OF_OTHERS):
+        first, _ = await web.connect(own_address)
+        for _ in range(MOST_OF_OTHERS - 1):
             await web.connect(own_address)
-        refused = await web_get(web, own_address)
-        assert (await refused.readline()).startswith(b"HTTP/1.1 503")
+        await web_get(web, own_address)
+        assert await ends(first)
         for _ in range(MOST_CONNECTIONS - MOST_OF_OTHERS):
             answer = await web_get(web, "127.0.0.1")
             assert (await answer.readline()).startswith(b"HTTP/1.1 200")
 
 
-async def web_get(web: Served, host: str) -> asyncio.StreamReader:
+async def web_get(web: Served, host: str, path: str = "/") -> asyncio.StreamReader:
     """Send a request, and keep the connection; returns what is answered."""
     reader, writer = await web.connect(host)
-    writer.write(GET)
+    writer.write(GET.replace(b"GET / ", f"GET {path} ".encode()))
     return reader
 
 
-async def test_connections_have_a_bound() -> None:
-    """One too many is told so; when one closes there is room again."""
+async def ends(reader: asyncio.StreamReader) -> bool:
+    """Tell whether the server closes a connection; return when it has."""
+    async with asyncio.timeout(PATIENCE_S):
+        with contextlib.suppress(ConnectionError):
+            return await reader.read() == b""
+    return True
+
+
+async def test_idle_connections_keep_nobody_out() -> None:
+    """However many one user holds: the one that is idle for the longest time gives way, for that user too."""
     async with served() as web:
         held = [await web.connect() for _ in range(MOST_CONNECTIONS)]
-        assert problem(await web.ask(GET))[0] == 503
-        held.pop()[1].close()
-        while len(web.server.server_state.connections) >= MOST_CONNECTIONS:
-            await asyncio.sleep(0.01)  # real time: the kernel tells of the close
+        for reader, _ in held[:3]:
+            assert (await (await web_get(web, "127.0.0.1")).readline()).startswith(b"HTTP/1.1 200")
+            assert await ends(reader)
+        assert len(web.server.server_state.connections) <= MOST_CONNECTIONS
+
+
+async def test_connections_in_answer_are_shared_by_owners() -> None:
+    """One user who holds all of them with streams gives way to another one, and gets none more."""
+    mine: list[str] = []
+
+    def owner_of(client: Endpoint, _server: Endpoint) -> str:
+        assert client is not None
+        return "user 2" if f"{client[1]}" in mine else "user 1"
+
+    async with served(owner_of=owner_of) as web:
+        streams = [await web_get(web, "127.0.0.1", "/stream") for _ in range(MOST_CONNECTIONS)]
+        for stream in streams:
+            assert (await stream.readline()).startswith(b"HTTP/1.1 200")
         reader, writer = await web.connect()
-        writer.write(GET)
-        assert (await reader.readline()).startswith(b"HTTP/1.1 200")
-        for _, one in (*held, (reader, writer)):
-            one.close()
+        assert problem(await reader.read())[0] == 503
+        with socket.socket() as place:
+            place.bind(("127.0.0.1", 0))
+            mine.append(str(place.getsockname()[1]))
+            place.connect(("127.0.0.1", web.port))
+            place.settimeout(0)
+            reader, writer = await asyncio.open_connection(sock=place)
+            writer.write(GET)
+            assert (await reader.readline()).startswith(b"HTTP/1.1 200")
+            writer.close()
+        async with asyncio.timeout(PATIENCE_S):
+            with contextlib.suppress(ConnectionError):
+                await streams[-1].read()
 
 
 async def test_a_client_that_is_slow_with_its_head_is_disconnected() -> None:

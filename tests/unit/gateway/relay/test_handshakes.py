@@ -10,8 +10,8 @@ from functools import partial
 
 import pytest
 
+from appliance.adapters.kernel.peers import UNKNOWN_OWNER
 from appliance.gateway.downstream.handshakes import Handshake, TlsServer
-from appliance.gateway.downstream.peers import UNKNOWN_OWNER
 from tests.fakes.certificates import self_signed
 from tests.fakes.engine_server import answering, sized
 from tests.unit.gateway.relay.rig import QUICK, Caller, Rig, post, rigged

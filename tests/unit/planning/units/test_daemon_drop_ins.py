@@ -54,6 +54,7 @@ def test_the_page_listens_where_it_is_told_to() -> None:
         "ListenStream=127.0.0.1:8012",
         "ListenStream=100.64.0.7:8012",
         "ListenStream=[fd00::1]:8012",
+        "ListenNetlink=inet-diag",
         "IPAddressAllow=any",
     ]
     assert body(WEB_DROP_IN, DaemonSpec(web=WebAddresses(port=8012))) == [
@@ -61,6 +62,7 @@ def test_the_page_listens_where_it_is_told_to() -> None:
         "ListenStream=",
         "ListenStream=127.0.0.1:8012",
         "ListenStream=[::1]:8012",
+        "ListenNetlink=inet-diag",
     ]
 
 

@@ -32,10 +32,20 @@ UNKNOWN_OWNER: Final = "nobody"
 
 
 class Peers:
-    """Lookup of owners; without an answer of the kernel all programs of the box are one owner."""
+    """Lookup of owners; without an answer of the kernel all programs of the box are one owner.
 
-    def __init__(self) -> None:
-        self._kernel: socket.socket | None = None
+    Args:
+        kernel: Socket of ``NETLINK_SOCK_DIAG`` in the network of the connections, for a process in another
+            one; None: one is opened when it is needed.
+    """
+
+    def __init__(self, kernel: socket.socket | None = None) -> None:
+        self._kernel = kernel
+        if kernel is not None:
+            kernel.settimeout(0)
+            with contextlib.suppress(BlockingIOError):
+                while kernel.recv(_MOST_BYTES):
+                    """Answer that a process before this one has asked for."""
 
     def owner(self, peer: Any, own: Any) -> str:
         """Return the owner of a connection.

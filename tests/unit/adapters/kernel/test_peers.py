@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from appliance.gateway.downstream.peers import UNKNOWN_OWNER, Peers
+from appliance.adapters.kernel.peers import UNKNOWN_OWNER, Peers
 
 
 @pytest.fixture
