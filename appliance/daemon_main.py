@@ -3,7 +3,7 @@
 =======  ======================================================================================
 Status   Why
 =======  ======================================================================================
-0        SIGTERM or SIGINT
+0        SIGTERM or SIGINT, also where the end is cut short
 1        a part of the daemon cannot go on; the journal says why, and systemd starts it again
 =======  ======================================================================================
 
@@ -55,12 +55,23 @@ def run_daemon(
     status = Exit.OK
     with contextlib.suppress(KeyboardInterrupt):
         try:
-            asyncio.run(daemon(settings))
+            asyncio.run(_whole(daemon, settings))
         except* ApplianceError as group:
             for leaf in _leaves(group):
                 _log.error("%s", leaf, extra=event_fields(JournalEvent.DAEMON_FAILED))
             status = Exit.FAILED
     return status
+
+
+async def _whole(daemon: Daemon, settings: SettingsSnapshot) -> None:
+    """Run a daemon; an end that is cut short is no failure, which people are told of as of a dead daemon.
+
+    Nobody cancels a daemon: a cancellation is that of something that it waited for.
+    """
+    try:
+        await daemon(settings)
+    except asyncio.CancelledError:
+        _log.warning("the daemon's end was cut short: a wait was cancelled", exc_info=True)
 
 
 def _readable_settings(

@@ -68,6 +68,27 @@ def test_a_daemon_that_cannot_go_on_says_why(caplog: pytest.LogCaptureFixture) -
     assert [record.message for record in caplog.records] == ["no bus", "no disk"]
 
 
+def test_an_end_that_is_cut_short_is_no_failure(caplog: pytest.LogCaptureFixture) -> None:
+    """A wait that is cancelled under a daemon that ends calls nobody: the status is 0, and the log says so."""
+
+    async def daemon(_settings: SettingsSnapshot) -> None:
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(ended())
+        except* ToldToEndError:
+            pass
+        finally:
+            reply = asyncio.get_running_loop().create_future()
+            reply.cancel()
+            await reply
+
+    async def ended() -> None:
+        raise ToldToEndError
+
+    assert run_daemon(daemon, make_snapshot) == 0
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+
+
 async def told(number: int, on_reload: Callable[[], None] | None = None) -> bool:
     """Return whether a signal ends the wait."""
     loop = asyncio.get_running_loop()
