@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
 STATE_STYLES: Final = {
     "serving": Style.GREEN,
+    "unresponsive": Style.RED,
     "loading": Style.YELLOW,
     "stopping": Style.YELLOW,
     "restarting": Style.YELLOW,

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 STATE_GLYPHS: Final = {
     "serving": "●",
+    "unresponsive": "✗",
     "loading": "◐",
     "stopping": "◐",
     "restarting": "◐",

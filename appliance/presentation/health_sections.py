@@ -2,11 +2,75 @@
 
 from __future__ import annotations
 
-from appliance.protocol.json_values import Json, object_in, objects_in, texts_in, whole_in
+from appliance.presentation.alert_texts import alerts_of
+from appliance.protocol.json_values import (
+    Json,
+    number_in,
+    object_in,
+    objects_in,
+    text_in,
+    texts_in,
+    whole_in,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from appliance.planning.status.document import AlertSection, SpeedSection
+    from typing import Any, Final
+
+    from appliance.planning.status.document import AlertSection, SpeedSection, StatusDocument
+
+
+_UNRESPONSIVE: Final = ("live-down", "no-progress")
+"""Rules whose alert says that an engine which runs does not answer."""
+
+
+def with_alerts(status: Json | StatusDocument, section: AlertSection | None) -> StatusDocument:
+    """Return a status document with the alerts, and the state of a profile whose engine does not answer.
+
+    systemd sees that its process runs, and the supervisor the requests that it owes: whether it answers is
+    judged by the health agent alone, and told by an alert.
+    """
+    document: StatusDocument = {**status, "alerts": section}  # type: ignore[typeddict-item]
+    rows = objects_in(document, "profiles")
+    facts = {text_in(row, "name"): _unanswered(row, section) for row in rows}
+    if not any(facts.values()):
+        return document
+    found: Any = [
+        {**row, "state": "unresponsive", "note": facts[text_in(row, "name")]}
+        if facts[text_in(row, "name")]
+        else row
+        for row in rows
+    ]
+    document["profiles"] = found
+    verdict = object_in(document, "verdict")
+    why = [
+        f"{name} does not answer ({fact}): appliance restart {name}"
+        for name, fact in facts.items()
+        if fact
+    ]
+    is_serving = verdict.get("state") == "serving"
+    judged: Any = {
+        **verdict,
+        **({"state": "degraded", "exit": 1} if is_serving else {}),
+        "why": [*texts_in(verdict, "why"), *why],
+    }
+    document["verdict"] = judged
+    return document
+
+
+def _unanswered(row: Json, section: AlertSection | None) -> str:
+    """Return the fact about an engine that runs and does not answer; empty: it answers, as far as is known."""
+    if text_in(row, "state") != "serving":
+        return ""
+    if row.get("stall") is not None:
+        return text_in(row, "note")
+    begun = number_in(row, "since_unix_s") or 0.0
+    for alert in alerts_of(section, text_in(row, "name")):
+        is_over = number_in(alert, "ended_unix_s") is not None
+        since = number_in(alert, "since_unix_s") or 0.0
+        if text_in(alert, "rule") in _UNRESPONSIVE and not is_over and since >= begun:
+            return text_in(alert, "fact")
+    return ""
 
 
 def speed_section(answer: Json) -> SpeedSection:

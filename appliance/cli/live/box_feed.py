@@ -24,7 +24,12 @@ from appliance.cli.cells import harmless, printable
 from appliance.cli.live.live_view import LiveView, OperationProgress
 from appliance.domain.errors import ApplianceError, PermissionDeniedError, UnreachableError
 from appliance.domain.plain_text import JournalLines
-from appliance.presentation.health_sections import alert_section, speed_section, without_speeds
+from appliance.presentation.health_sections import (
+    alert_section,
+    speed_section,
+    with_alerts,
+    without_speeds,
+)
 from appliance.protocol.alert_requests import AlertEvent
 from appliance.protocol.control_events import AcceptedEvent, EndedEvent, PhaseEvent, StatusEvent
 from appliance.protocol.control_requests import (
@@ -52,7 +57,7 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
     from appliance.cli.paths import Places
-    from appliance.planning.status.document import StatusDocument
+    from appliance.planning.status.document import AlertSection, StatusDocument
     from appliance.protocol.json_values import Json
 
 _RETRY_S: Final = 1.0
@@ -109,10 +114,10 @@ class BoxFeed:
         self._details = details
         self._told = {"measured": 0, "alert": 0}
         self._events: deque[MeasuredEvent | AlertEvent] = deque(maxlen=_MOST_EVENTS)
-        self._sections: dict[str, object] = {
-            "speed": without_speeds(_SPEEDS_NOT_KNOWN),
-            "alerts": None,
-        }
+        self._speed = without_speeds(_SPEEDS_NOT_KNOWN)
+        self._alerts: AlertSection | None = None
+        self._status: Json = {}
+        """Status document as the supervisor told it last."""
         self._operation: int | None = None
         self._journal: subprocess.Popen[bytes] | None = None
         self._log_lines = JournalLines(_MOST_LOG_LINE)
@@ -262,7 +267,7 @@ class BoxFeed:
             case "speeds":
                 why = error if isinstance(error, PermissionDeniedError) else None
                 note = f"speed not known: {why}" if why else _SPEEDS_NOT_KNOWN
-                self._sections = {"speed": without_speeds(note), "alerts": None}
+                self._speed, self._alerts = without_speeds(note), None
                 self._join()
                 self.has_speeds = True
             case "plan" | "switch":
@@ -280,10 +285,7 @@ class BoxFeed:
                 self._heed_watch(event)
             case "speeds" if isinstance(event, ResultEvent):
                 details = harmless(event.details)
-                self._sections = {
-                    "speed": speed_section(details),
-                    "alerts": alert_section(details),
-                }
+                self._speed, self._alerts = speed_section(details), alert_section(details)
                 self._join()
                 self.has_speeds = True
             case "events":
@@ -316,8 +318,9 @@ class BoxFeed:
         if self.view.document is None and "gpus" in self._due:
             self._due["gpus"] = 0.0
         self._heard_s = self._clock()
+        self._status = found
         self._show(
-            document={**found, **self._sections},
+            document=self._joined(),
             received_s=self._heard_s,
             lost_s=None,
             trouble="",
@@ -388,13 +391,17 @@ class BoxFeed:
             self._show(trouble=printable(str(error)))
         else:
             told: Any = harmless(document)
-            self._show(document={**told, **self._sections}, received_s=now_s, operation=None)
+            self._status = told
+            self._show(document=self._joined(), received_s=now_s, operation=None)
             self._operation = None
 
     def _join(self) -> None:
-        document = self.view.document
-        if document is not None:
-            self._show(document={**document, **self._sections})
+        if self.view.document is not None:
+            self._show(document=self._joined())
+
+    def _joined(self) -> StatusDocument:
+        """Return the supervisor's document with what the health agent has told."""
+        return with_alerts({**self._status, "speed": self._speed}, self._alerts)
 
     def _read_journal(self, descriptor: int) -> None:
         data = os.read(descriptor, _READ_BYTES)

@@ -12,6 +12,7 @@ from appliance.cli.status_screens import show_one, show_status
 from appliance.cli.terminal import Streams, Terminal
 from appliance.planning.status.profile_verdict import profile_exit
 from appliance.presentation.alert_texts import alerts_of
+from appliance.presentation.health_sections import with_alerts
 from appliance.protocol.control import Exit
 
 TYPE_CHECKING = False
@@ -35,9 +36,9 @@ def run(arguments: Arguments, streams: Streams) -> int:
             json=arguments.json,
         )
     question = SpeedQuestion(places.health_socket)
-    document = read_status(places)
-    document["speed"] = question.answer()
-    document["alerts"] = question.alerts
+    found = read_status(places)
+    found["speed"] = question.answer()
+    document = with_alerts(found, question.alerts)
     _show(document, arguments, streams.out)
     if arguments.names:
         return max(profile_exit(row_of(document, name)) for name in arguments.names)

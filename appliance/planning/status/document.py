@@ -8,8 +8,10 @@ from collections.abc import Mapping
 from typing import Literal, NotRequired, TypedDict
 
 ProfileState = Literal[
-    "serving", "loading", "stopping", "stopped", "failed", "restarting", "refused"
+    "serving", "unresponsive", "loading", "stopping", "stopped", "failed", "restarting", "refused"
 ]
+"""``unresponsive``: its unit runs, and its engine does not answer or makes no progress, as the health agent
+or the supervisor has found (`presentation.health_sections.with_alerts`)."""
 ProfileFileState = Literal["unapplied", "changed", "faulty", "removed"]
 VerdictState = Literal["serving", "degraded", "nothing"]
 

@@ -35,7 +35,7 @@ def profile_exit(row: ProfileRow) -> int:
     """Return the exit status of ``status NAME``."""
     if row["state"] == "serving":
         return Exit.FAILED if row.get("stall") or breaks_promise(row) else Exit.OK
-    if ended_badly(row["state"]) or row["committed"]:
+    if ended_badly(row["state"]) or row["state"] == "unresponsive" or row["committed"]:
         return Exit.FAILED
     return Exit.NOTHING_SERVING
 

@@ -8,7 +8,12 @@ from starlette.responses import JSONResponse
 from appliance.planning.status.document import StatusDocument
 from appliance.planning.wording import no_such_profile, short
 from appliance.presentation.alert_texts import alerts_of
-from appliance.presentation.health_sections import alert_section, speed_section, without_speeds
+from appliance.presentation.health_sections import (
+    alert_section,
+    speed_section,
+    with_alerts,
+    without_speeds,
+)
 from appliance.protocol.json_values import Json, objects_in, text_in, texts_in
 from appliance.protocol.status_socket import ClientRequestsRequest
 from appliance.web.api.answers import (
@@ -54,7 +59,7 @@ def api_router(box: BoxSource) -> APIRouter:
     @router.get("/readyz", tags=["checks"], responses=responses_of(ready))
     async def readyz() -> JSONResponse:
         """Tell whether the profiles that this box should serve, serve; 503 with the reason if not."""
-        status = _status(await box.look(with_gpus=False))
+        status = whole_status(await box.look(with_gpus=False))
         if faults := unready(status):
             raise ProblemError(503, "; ".join(faults), hint="appliance status")
         return JSONResponse({"status": "ok"})
@@ -131,7 +136,8 @@ def whole_status(documents: BoxDocuments) -> dict[str, Any]:
     status = _status(documents)
     speeds = documents.speeds
     speed = without_speeds(_AGENT_AWAY) if speeds is None else speed_section(speeds)
-    return {**status, "speed": speed, "alerts": None if speeds is None else alert_section(speeds)}
+    alerts = None if speeds is None else alert_section(speeds)
+    return dict(with_alerts({**status, "speed": speed}, alerts))
 
 
 def profile_row(row: Json, document: dict[str, Any]) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from appliance.presentation.speed_texts import figures_text, loss_text
 from appliance.protocol.json_values import Json, number_in, object_in, objects_in, text_in
 
 MARKS: Final = ("live", "standby", "retired")
-_MARKS_UP: Final = frozenset({"serving", "loading", "restarting"})
+_MARKS_UP: Final = frozenset({"serving", "unresponsive", "loading", "restarting"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
