@@ -100,7 +100,13 @@ def test_a_switch_shows_a_line_a_phase_and_ends_with_one_sentence(box: CliBox) -
             "protocol": {"min": 1, "max": 1},
             "version": "0.1.0",
             "verb": "switch",
-            "args": {"name": "genesis", "dry_run": False, "rollback": True, "drain_s": None},
+            "args": {
+                "name": "genesis",
+                "dry_run": False,
+                "rollback": True,
+                "drain_s": None,
+                "names": [],
+            },
         }
     ]
 
