@@ -264,6 +264,13 @@ class ProbeLane(Protocol):
         """
         ...
 
+    async def show_unresponsive(self, names: Sequence[str]) -> None:
+        """Have the list of models say that these engines run and do not answer, until this is cancelled.
+
+        Returns when the gateway is not there, or no longer: it has to be told again.
+        """
+        ...
+
 
 class Host(Protocol):
     """Machine. No method raises: facts that cannot be read are returned as unknown."""

@@ -21,6 +21,7 @@ from appliance.protocol.lane import (
     LaneOutcome,
     LaneProbeCommand,
     LaneTraffic,
+    LaneUnresponsiveCommand,
     decode_lane_event,
     encode_lane_command,
 )
@@ -66,6 +67,12 @@ class SocketProbeLane:
             if not isinstance(first, LaneLeased):
                 raise LaneBusyError((first if isinstance(first, LaneEnd) else _BROKEN).why)
             yield SocketLaneLease(events, first.token)
+
+    async def show_unresponsive(self, names: Sequence[str]) -> None:
+        """Have profiles shown as unresponsive; see `ProbeLane.show_unresponsive`."""
+        with contextlib.suppress(LaneAwayError):
+            async with self._events(LaneUnresponsiveCommand(tuple(names))) as events:
+                await events.following()
 
     @contextlib.asynccontextmanager
     async def _events(self, command: LaneCommand) -> AsyncIterator["_Events"]:

@@ -81,6 +81,7 @@ class RoutingTable:
         """Lists of models by the profiles that a key may use; None: all."""
         self._open = _open_profiles(self._catalogue, self._state)
         self._reserved: frozenset[str] = frozenset()
+        self._unresponsive: frozenset[str] = frozenset()
 
     @property
     def state(self) -> State:
@@ -154,14 +155,18 @@ class RoutingTable:
         profiles = None if key is None else key.profiles
         known = self._lists.get(profiles)
         if known is None:
-            known = encode_model_list(self._directory, self._state, key)
+            known = encode_model_list(
+                self._directory, self._state, key, unresponsive=self._unresponsive
+            )
             if len(self._lists) < _MOST_LISTS:
                 self._lists[profiles] = known
         return known
 
     def model(self, name: str, key: Key | None) -> bytes | Refusal:
         """Return the body of ``GET /v1/models/NAME``."""
-        return encode_model(name, self._directory, self._state, key)
+        return encode_model(
+            name, self._directory, self._state, key, unresponsive=self._unresponsive
+        )
 
     # --- changes ---------------------------------------------------------------------
 
@@ -193,6 +198,11 @@ class RoutingTable:
         if reserved != self._reserved:
             self._reserved = reserved
             self._wake()
+
+    def show_unresponsive(self, names: Iterable[str]) -> None:
+        """Say in the list of models that these do not answer, and no others; requests go on as they did."""
+        self._unresponsive = frozenset(names)
+        self._lists.clear()
 
     def fail(self, name: str, refusal: Refusal) -> None:
         """Refuse all requests that wait for a profile."""

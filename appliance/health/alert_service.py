@@ -15,7 +15,7 @@ import logging
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from secrets import token_bytes
 from typing import Final
@@ -53,11 +53,14 @@ from appliance.health.watching.stop_watch import StopWatch
 from appliance.health.watching.watch_checks import UrlAnswer, WatchChecks
 from appliance.health.watching.watchdog_loop import FRESH_S, Watchdog
 from appliance.planning.alerting.book.alert_book import AlertCircumstances, AlertPolicy
+from appliance.planning.alerting.book.alert_report import open_alerts
 from appliance.planning.alerting.messages.box_messages import BoxWords
 from appliance.planning.alerting.watchdog_rules.snapshot import BoxLook
 from appliance.planning.alerting.watchdog_rules.watchdog import circumstances
 from appliance.ports import ProbeLane
+from appliance.presentation.health_sections import UNRESPONSIVE, alert_section, with_alerts
 from appliance.protocol.json_dataclasses import JsonValueError, from_json
+from appliance.protocol.json_values import objects_in, text_in
 from appliance.settings_snapshot import AlertsSnapshot, SettingsSnapshot
 
 _log = logging.getLogger(__name__)
@@ -139,6 +142,10 @@ class AlertService:
         self._targets_change: object = None
         self._feed = feed
         self._looked = asyncio.Event()
+        self._judged = asyncio.Event()
+        """Set where it may have changed which engines answer."""
+        self._status: Document = None
+        """Last status document of the supervisor."""
         self._units = SystemUnitReader(settings.unit_dir, pace.monotonic_s)
         buttons = MessageButtons(alerts.button_url, self.store, token_bytes).buttons
         renderer = MessageRenderer(self._words, buttons, alerts.button_url, pace)
@@ -181,6 +188,7 @@ class AlertService:
     def start(self, tasks: asyncio.TaskGroup) -> None:
         """Run everything in a task group."""
         tasks.create_task(self.watchdog.run())
+        tasks.create_task(self.show_unresponsive())
         if self._is_enabled:
             tasks.create_task(self.sender.run())
             tasks.create_task(self._watch_outbox())
@@ -220,7 +228,9 @@ class AlertService:
     async def watched(self, documents: AsyncIterator[Document]) -> AsyncIterator[Document]:
         """Yield status documents on to the agent, and look soon after one that tells a change."""
         async for document in documents:
+            self._status = document
             yield document
+            self._judged.set()
             seen = notable(self._sources.agent.view)
             if seen != self._seen:
                 self._seen = seen
@@ -256,6 +266,33 @@ class AlertService:
             return view
         age_s = self._machine.monotonic_s() - view.read_s
         return replace(view, read_s=self._trial.monotonic_s() - age_s)
+
+    def unresponsive(self) -> Sequence[str]:
+        """Return the profiles whose engines run and do not answer, by the rule of every status that is shown."""
+        alerts = [asdict(row) for row in open_alerts(self.watchdog.book, {})]
+        shown = with_alerts(self._status or {}, alert_section({"alerts": {"alerts": alerts}}))
+        rows = objects_in(shown, "profiles")
+        return [text_in(row, "name") for row in rows if text_in(row, "state") == UNRESPONSIVE]
+
+    async def show_unresponsive(self) -> None:
+        """Have the gateway say which engines do not answer, for ever.
+
+        It does so as long as its connection lasts, which ends with this process; systemd's watchdog ends a process
+        that no longer looks.
+        """
+        told: Sequence[str] = ()
+        async with asyncio.TaskGroup() as tasks:
+            showing: asyncio.Task[None] | None = None
+            while True:
+                self._judged.clear()
+                names = self.unresponsive()
+                if names != told or (showing is not None and showing.done()):
+                    if showing is not None:
+                        showing.cancel()
+                    told, showing = names, None
+                    if names:
+                        showing = tasks.create_task(self._sources.lane.show_unresponsive(names))
+                await self._judged.wait()
 
     async def _watch_outbox(self) -> None:
         """Note whether messages go, for the heartbeat, and follow changes of the targets."""
@@ -306,6 +343,7 @@ class AlertService:
     def _on_turn(self) -> None:
         self._feed()
         self._looked.set()
+        self._judged.set()
 
     async def _beat(self) -> None:
         """Send signs of life from the first look on, or from when it is overdue."""

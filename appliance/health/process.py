@@ -97,7 +97,7 @@ async def run(settings: SettingsSnapshot) -> None:
         states=states,
         operator_of=owners.operator_of,
     )
-    recorder = StateWatch(agent, states, store, clock)
+    recorder = StateWatch(agent, states, store, clock, unresponsive=alerts.unresponsive)
     freeze_garbage()
     try:
         async with asyncio.TaskGroup() as tasks:

@@ -20,23 +20,33 @@ if TYPE_CHECKING:
     from appliance.planning.status.document import AlertSection, SpeedSection, StatusDocument
 
 
-_UNRESPONSIVE: Final = ("live-down", "no-progress")
+UNRESPONSIVE: Final = "unresponsive"
+"""State of a profile whose engine runs and does not answer, or makes no progress."""
+_RULES: Final = ("live-down", "no-progress")
 """Rules whose alert says that an engine which runs does not answer."""
 
 
-def with_alerts(status: Json | StatusDocument, section: AlertSection | None) -> StatusDocument:
+def with_alerts(
+    status: Json | StatusDocument, section: AlertSection | None, *, is_fresh: bool = True
+) -> StatusDocument:
     """Return a status document with the alerts, and the state of a profile whose engine does not answer.
 
     systemd sees that its process runs, and the supervisor the requests that it owes: whether it answers is
     judged by the health agent alone, and told by an alert.
+
+    Args:
+        status: Document of the supervisor.
+        section: Alerts of the health agent; None: it does not answer.
+        is_fresh: Whether they are of now; those of an agent that is gone are shown, and judge nothing.
     """
     document: StatusDocument = {**status, "alerts": section}  # type: ignore[typeddict-item]
     rows = objects_in(document, "profiles")
-    facts = {text_in(row, "name"): _unanswered(row, section) for row in rows}
+    judged_by = section if is_fresh else None
+    facts = {text_in(row, "name"): _unanswered(row, judged_by) for row in rows}
     if not any(facts.values()):
         return document
     found: Any = [
-        {**row, "state": "unresponsive", "note": facts[text_in(row, "name")]}
+        {**row, "state": UNRESPONSIVE, "note": facts[text_in(row, "name")]}
         if facts[text_in(row, "name")]
         else row
         for row in rows
@@ -68,7 +78,7 @@ def _unanswered(row: Json, section: AlertSection | None) -> str:
     for alert in alerts_of(section, text_in(row, "name")):
         is_over = number_in(alert, "ended_unix_s") is not None
         since = number_in(alert, "since_unix_s") or 0.0
-        if text_in(alert, "rule") in _UNRESPONSIVE and not is_over and since >= begun:
+        if text_in(alert, "rule") in _RULES and not is_over and since >= begun:
             return text_in(alert, "fact")
     return ""
 

@@ -1,4 +1,4 @@
-"""Codec of lane.sock: probes of the health agent through the gateway, and leases of the lane.
+"""Codec of lane.sock: probes of the health agent through the gateway, leases of the lane, and what it has found.
 
 NDJSON, one request a connection, then events until the end; who leaves ends what was asked for:
 
@@ -8,6 +8,9 @@ NDJSON, one request a connection, then events until the end; who leaves ends wha
 ``{"verb": "lease", "names": […], "exclusive"}``            no probe, as long as the connection
                                                             lasts; exclusive: requests of clients
                                                             for these profiles wait as well
+``{"verb": "unresponsive", "names": […]}``                  the list of models says so of these
+                                                            profiles, as long as the connection
+                                                            lasts; there is no event
 ==========================================================  ====================================
 
 ==========================================================  ====================================
@@ -82,6 +85,12 @@ class LaneLeaseCommand(Record):
     exclusive: bool
 
 
+class LaneUnresponsiveCommand(Record):
+    """Command: say of these profiles that their engines run and do not answer."""
+
+    names: tuple[str, ...]
+
+
 class LaneBusy(Record):
     """Event: nothing was sent."""
 
@@ -126,12 +135,13 @@ class LaneTraffic(Record):
     requests: int
 
 
-LaneCommand = LaneProbeCommand | LaneLeaseCommand
+LaneCommand = LaneProbeCommand | LaneLeaseCommand | LaneUnresponsiveCommand
 LaneEvent = LaneBusy | LaneAdmitted | LaneHead | LaneData | LaneEnd | LaneLeased | LaneTraffic
 
 _NAMES: Final[Mapping[type, str]] = {
     LaneProbeCommand: "probe",
     LaneLeaseCommand: "lease",
+    LaneUnresponsiveCommand: "unresponsive",
     LaneBusy: "busy",
     LaneAdmitted: "admitted",
     LaneHead: "head",
@@ -161,6 +171,8 @@ def decode_lane_command(line: bytes) -> LaneCommand:
             return LaneLeaseCommand(
                 names=_names(document.get("names")), exclusive=document.get("exclusive") is True
             )
+        case "unresponsive":
+            return LaneUnresponsiveCommand(names=_names(document.get("names")))
         case verb:
             raise ValueError(f"no such verb: {verb!r:.40}")
 

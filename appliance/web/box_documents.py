@@ -6,14 +6,18 @@ API, metrics and page are made from one value of this kind, so that they show th
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
+from appliance.planning.status.document import StatusDocument
+from appliance.presentation.health_sections import alert_section, with_alerts
 from appliance.protocol.alert_requests import ActRequest
 from appliance.protocol.health_socket import HealthEvent, HealthRequest
 from appliance.protocol.status_socket import StatusSocketEvent, StatusSocketRequest
 
 Document = Mapping[str, Any]
 """JSON object, as decoded."""
+STALE_S: Final = 30.0
+"""Age from which on a document says nothing of now: its figures are absent, and nothing is judged by it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +38,12 @@ class BoxDocuments:
     """Answer of the supervisor to `gpus`: clocks, power, heat, energy, health, who holds memory."""
     gpus_age_s: float | None = None
     """Time since the supervisor sent it."""
+
+    def judged(self, status: Document) -> StatusDocument:
+        """Return a status document with the alerts, and with the states that the health agent has found."""
+        section = None if self.speeds is None else alert_section(self.speeds)
+        is_fresh = (self.speeds_age_s or 0.0) < STALE_S
+        return with_alerts(status, section, is_fresh=is_fresh)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

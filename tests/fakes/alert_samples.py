@@ -83,5 +83,6 @@ def _states(transitions: Sequence[Transition]) -> Iterable[AlertState]:
             alert=one.alert,
             severity=one.severity,
             fact=one.fact,
+            since_unix_s=one.since_unix_s,
             told=True,
         )

@@ -36,6 +36,9 @@ class DirectLane:
     ) -> AbstractAsyncContextManager[LaneLease]:
         raise NotImplementedError(f"no test leases {names}, exclusive: {exclusive}")
 
+    async def show_unresponsive(self, names: Sequence[str]) -> None:
+        raise NotImplementedError(f"no list of models here shows {names}")
+
     def _exchange(
         self, path: str, body: Mapping[str, object] | None, timeout_s: float
     ) -> "_ReceivedResponse":

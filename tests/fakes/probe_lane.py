@@ -43,6 +43,9 @@ class FakeProbeLane:
         """Requests that were admitted."""
         self.leases: list[tuple[tuple[str, ...], bool]] = []
         """Leases that were granted: names, and whether they were exclusive."""
+        self.unresponsive: tuple[str, ...] = ()
+        """Profiles that are shown as unresponsive now."""
+        self._shown = asyncio.Event()
         self._response: FakeLaneResponse | None = None
         self._lease: FakeLaneLease | None = None
 
@@ -76,6 +79,17 @@ class FakeProbeLane:
             yield self._lease
         finally:
             self._lease = None
+
+    async def show_unresponsive(self, names: Sequence[str]) -> None:
+        self.unresponsive, self._shown = tuple(names), asyncio.Event()
+        try:
+            await self._shown.wait()
+        finally:
+            self.unresponsive = ()
+
+    def restart(self) -> None:
+        """Have the gateway forget what it was told to show, as one that is restarted."""
+        self._shown.set()
 
     def request_arrives(self) -> None:
         """Have a request of a client arrive: a probe yields to it, a lease counts it."""

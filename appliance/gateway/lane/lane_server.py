@@ -1,10 +1,11 @@
-"""Server of lane.sock: a connection for each probe or lease (see `appliance.protocol.lane`)."""
+"""Server of lane.sock: a connection for each probe, lease or finding (see `appliance.protocol.lane`)."""
 
 import asyncio
 import contextlib
 import logging
 import socket
 from collections.abc import Coroutine
+from itertools import chain
 from typing import Final
 
 from appliance.gateway.lane.granted_lease import GrantedLease
@@ -21,6 +22,7 @@ from appliance.protocol.lane import (
     LaneOutcome,
     LaneProbeCommand,
     LaneTraffic,
+    LaneUnresponsiveCommand,
     decode_lane_command,
     encode_lane_event,
 )
@@ -62,6 +64,8 @@ class LaneServer:
         self._relay = relay
         self._table = table
         self._conversations: set[asyncio.Task[None]] = set()
+        self._unresponsive: dict[_EventWriter, tuple[str, ...]] = {}
+        """Profiles of which a connection says that they do not answer."""
 
     async def serve(self, listener: socket.socket) -> None:
         """Serve for ever. The socket's file stays, since systemd owns it.
@@ -100,6 +104,8 @@ class LaneServer:
                     await self._probe(command, reader, events)
                 case LaneLeaseCommand():
                     await self._lease(command, reader, events)
+                case LaneUnresponsiveCommand():
+                    await self._show_unresponsive(command, reader, events)
         except ValueError as error:
             events.emit(LaneEnd(LaneOutcome.FAILED, str(error)))
         except (EOFError, OSError, asyncio.LimitOverrunError):
@@ -134,6 +140,18 @@ class LaneServer:
         finally:
             lease.end(LaneOutcome.FAILED, _LEFT)
             self._reservations.release(lease)
+
+    async def _show_unresponsive(
+        self, command: LaneUnresponsiveCommand, reader: asyncio.StreamReader, events: "_EventWriter"
+    ) -> None:
+        """Show profiles as unresponsive until the health agent leaves, or dies."""
+        self._unresponsive[events] = command.names
+        try:
+            self._table.show_unresponsive(chain.from_iterable(self._unresponsive.values()))
+            await events.until_left(reader)
+        finally:
+            del self._unresponsive[events]
+            self._table.show_unresponsive(chain.from_iterable(self._unresponsive.values()))
 
     async def _keep(
         self, lease: GrantedLease, command: LaneLeaseCommand, events: "_EventWriter"

@@ -1,6 +1,6 @@
 """Watch of profiles' states: each status document of the supervisor adds to their record, and to the events."""
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from typing import Protocol
 
 from appliance.adapters.sqlite.state_store import StateStore
@@ -11,6 +11,7 @@ from appliance.planning.speeds import SpeedReport
 from appliance.planning.status.engine_events import EngineHistory
 from appliance.planning.status.speed_row import LOST_PHASES
 from appliance.planning.status.state_record import DEGRADED
+from appliance.presentation.health_sections import UNRESPONSIVE
 
 Document = Mapping[str, object] | None
 
@@ -30,11 +31,19 @@ class StateWatch:
         store: Keeps the record.
         events: Keeps what engines did.
         clock: Of the box.
+        unresponsive: Returns the profiles whose engines run and do not answer.
     """
 
     def __init__(
-        self, agent: HealthAgent, store: StateStore, events: EventStore, clock: HealthClock
+        self,
+        agent: HealthAgent,
+        store: StateStore,
+        events: EventStore,
+        clock: HealthClock,
+        *,
+        unresponsive: Callable[[], Collection[str]],
     ) -> None:
+        self._unresponsive = unresponsive
         self._agent = agent
         self._store = store
         self._events = events
@@ -47,18 +56,19 @@ class StateWatch:
             yield document
             if self._agent.view.connected:
                 now = self._clock.unix_s()
-                await self._store.observe(shown_states(self._agent), now)
+                await self._store.observe(shown_states(self._agent, self._unresponsive()), now)
                 if document is not None and (found := self._engines.take(document, unix_s=now)):
                     await self._events.add(events=found)
 
 
-def shown_states(agent: HealthAgent) -> Mapping[str, str]:
+def shown_states(agent: HealthAgent, unresponsive: Collection[str]) -> Mapping[str, str]:
     """Return the state of each profile as the page shows it."""
     reports = agent.reports()
     found = {}
     for name, profile in agent.view.profiles.items():
-        is_degraded = profile.serving and (profile.stalled or _is_slow(reports.get(name)))
-        found[name] = DEGRADED if is_degraded else profile.state
+        is_degraded = profile.serving and _is_slow(reports.get(name))
+        state = DEGRADED if is_degraded else profile.state
+        found[name] = UNRESPONSIVE if name in unresponsive else state
     return found
 
 

@@ -5,7 +5,8 @@ Their fields do not contradict each other, and clients of either skip fields the
 ==================  ====================================================================================
 field               who reads it
 ==================  ====================================================================================
-``status.value``    clients of llama-server's router and of llama-swap: loaded, loading, unloaded; failed
+``status.value``    clients of llama-server's router and of llama-swap: loaded, loading, unloaded; failed, also
+                    while an unresponsive engine holds its model: who picks by the value needs an answer
 ``status.failed``   clients of llama-server's router, whose value for a failed model is unloaded
 ``meta.n_ctx``      clients of llama-server
 ``context_length``  clients of OpenRouter and its likes
@@ -17,7 +18,7 @@ field               who reads it
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from typing import Final
 
@@ -27,21 +28,29 @@ from appliance.planning.routing.model_names import DEFAULT, ModelDirectory, may_
 _SERVING: Final = Standing.SERVING.value
 _HELD: Final = "held"
 _FAILED: Final = "failed"
+_UNRESPONSIVE: Final = "unresponsive"
 _LATEST_UNIX_S: Final = 253402300799
 """Last second of the year 9999, which the form of ``created_at`` ends with."""
 
 Entry = Mapping[str, object]
 
 
-def encode_model_list(directory: ModelDirectory, state: State, key: Key | None = None) -> bytes:
+def encode_model_list(
+    directory: ModelDirectory,
+    state: State,
+    key: Key | None = None,
+    *,
+    unresponsive: Collection[str] = (),
+) -> bytes:
     """Return the body of ``GET /v1/models``: models that serve first, then by name.
 
     Args:
         directory: Applied profiles.
         state: What serves now.
         key: Key of the request; None: none, and every profile may be used.
+        unresponsive: Profiles whose engines run and do not answer, as the health agent has found.
     """
-    data = _entries(directory, state, key)
+    data = _entries(directory, state, key, unresponsive)
     ids = [entry["id"] for entry in data]
     return _encode(
         {
@@ -55,7 +64,12 @@ def encode_model_list(directory: ModelDirectory, state: State, key: Key | None =
 
 
 def encode_model(
-    name: str, directory: ModelDirectory, state: State, key: Key | None = None
+    name: str,
+    directory: ModelDirectory,
+    state: State,
+    key: Key | None = None,
+    *,
+    unresponsive: Collection[str] = (),
 ) -> bytes | Refusal:
     """Return the body of ``GET /v1/models/NAME``.
 
@@ -64,12 +78,17 @@ def encode_model(
         directory: Applied profiles.
         state: What serves now.
         key: As for `encode_model_list`.
+        unresponsive: As for `encode_model_list`.
     """
     found = directory.resolve(name, state, key)
-    return found if isinstance(found, Refusal) else _encode(_entry(name, found, state))
+    if isinstance(found, Refusal):
+        return found
+    return _encode(_entry(name, found, state, unresponsive))
 
 
-def _entries(directory: ModelDirectory, state: State, key: Key | None) -> list[Entry]:
+def _entries(
+    directory: ModelDirectory, state: State, key: Key | None, unresponsive: Collection[str]
+) -> list[Entry]:
     found: list[tuple[bool, str, Entry]] = []
     allowed = (
         n for n, profiles in directory.names.items() if any(may_use(key, p) for p in profiles)
@@ -78,14 +97,16 @@ def _entries(directory: ModelDirectory, state: State, key: Key | None) -> list[E
         routed = directory.resolve(name, state, key)
         # Only the default may lead nowhere: of any other name one profile may be used.
         if isinstance(routed, Routed):
-            shown = _entry(name, routed, state)
+            shown = _entry(name, routed, state, unresponsive)
             found.append((shown["state"] != _SERVING, name, shown))
     return [shown for _, _, shown in sorted(found, key=lambda item: item[:2])]
 
 
-def _entry(name: str, profile: Routed, state: State) -> Entry:
+def _entry(name: str, profile: Routed, state: State, unresponsive: Collection[str]) -> Entry:
     card = profile.card
     shown = _state(profile.name, state)
+    if shown == _SERVING and profile.name in unresponsive:
+        shown = _UNRESPONSIVE
     status = _status(profile.name, shown, state)
     entry: dict[str, object] = {
         "id": name,
@@ -124,9 +145,13 @@ def _status(profile: str, shown: str, state: State) -> str:
     """Return llama-server's word for a state: a held profile is loaded soon, or has been."""
     if shown == _HELD:
         return "loading" if profile in state.target else "unloaded"
-    return {_SERVING: "loaded", Standing.STARTING.value: "loading", _FAILED: _FAILED}.get(
-        shown, "unloaded"
-    )
+    words = {
+        _SERVING: "loaded",
+        Standing.STARTING.value: "loading",
+        _FAILED: _FAILED,
+        _UNRESPONSIVE: _FAILED,
+    }
+    return words.get(shown, "unloaded")
 
 
 def _rfc3339(unix_s: int) -> str:

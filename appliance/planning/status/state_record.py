@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Final
 
 DEGRADED: Final = "degraded"
-"""State of a profile that serves and makes no progress, or is slower than it should be."""
+"""State of a profile that serves and is slower than it should be."""
 UNKNOWN: Final = "unknown"
 GAP_S: Final = 90.0
 """Time without an observation after which nothing is known of it: the supervisor tells the status every 20 s

@@ -8,12 +8,7 @@ from starlette.responses import JSONResponse
 from appliance.planning.status.document import StatusDocument
 from appliance.planning.wording import no_such_profile, short
 from appliance.presentation.alert_texts import alerts_of
-from appliance.presentation.health_sections import (
-    alert_section,
-    speed_section,
-    with_alerts,
-    without_speeds,
-)
+from appliance.presentation.health_sections import speed_section, without_speeds
 from appliance.protocol.json_values import Json, objects_in, text_in, texts_in
 from appliance.protocol.status_socket import ClientRequestsRequest
 from appliance.web.api.answers import (
@@ -136,8 +131,7 @@ def whole_status(documents: BoxDocuments) -> dict[str, Any]:
     status = _status(documents)
     speeds = documents.speeds
     speed = without_speeds(_AGENT_AWAY) if speeds is None else speed_section(speeds)
-    alerts = None if speeds is None else alert_section(speeds)
-    return dict(with_alerts({**status, "speed": speed}, alerts))
+    return dict(documents.judged({**status, "speed": speed}))
 
 
 def profile_row(row: Json, document: dict[str, Any]) -> dict[str, Any]:

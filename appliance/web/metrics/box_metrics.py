@@ -38,7 +38,7 @@ def _add_profile(families: MetricFamilies, profile: Json) -> None:
         families.add_choice(table.PROFILE_MARK, MARKS, mark, name)
     families.add(table.PROFILE_COMMITTED, profile.get("committed") is True, name)
     families.add(table.PROFILE_UPTIME, number_in(profile, "uptime_s"), name)
-    if state == "serving":
+    if state in {"serving", "unresponsive"}:
         families.add(table.PROFILE_STALLED, profile.get("stall") is not None, name)
     families.add(table.PROFILE_RAM, number_in(object_in(profile, "memory"), "ram_bytes"), name)
 

@@ -1,22 +1,18 @@
 """Page of metrics: the box in Prometheus's text format, or OpenMetrics where the collector asks for it."""
 
 from collections.abc import Sequence
-from typing import Final
 
 from prometheus_client import CollectorRegistry
 from prometheus_client import Metric as MetricFamily
 from prometheus_client.exposition import choose_encoder
 
 from appliance import __version__
-from appliance.web.box_documents import BoxDocuments, Document
+from appliance.web.box_documents import STALE_S, BoxDocuments, Document
 from appliance.web.metrics import metric_table as table
 from appliance.web.metrics.box_metrics import add_box
 from appliance.web.metrics.health_metrics import add_gpus, add_health
 from appliance.web.metrics.metric_families import MetricFamilies
 from appliance.web.metrics.traffic_metrics import add_traffic
-
-STALE_S: Final = 30.0
-"""Age from which on a document's figures are absent: a collector would take them for those of now."""
 
 
 class _Fixed:
@@ -60,7 +56,7 @@ def box_families(box: BoxDocuments, counters: Document | None) -> MetricFamilies
     for source, document in (("supervisor", status), ("health", speeds)):
         families.add(table.SOURCE_UP, document is not None, source)
     if status is not None:
-        add_box(families, status)
+        add_box(families, box.judged(status))
     if counters is not None:
         add_traffic(families, counters)
     if speeds is not None:

@@ -18,12 +18,7 @@ from appliance.presentation.box_texts import (
     watch_lines,
 )
 from appliance.presentation.clock_times import local_minute, utc_second
-from appliance.presentation.health_sections import (
-    alert_section,
-    speed_section,
-    with_alerts,
-    without_speeds,
-)
+from appliance.presentation.health_sections import alert_section, speed_section, without_speeds
 from appliance.presentation.speed_history import History, history_in
 from appliance.presentation.status_markdown import markdown_lines
 from appliance.protocol.json_values import Json, number_in, text_in
@@ -164,7 +159,7 @@ def status_document(box: BoxDocuments) -> StatusDocument:
         status["speed"] = without_speeds("speed not known: systemctl status appliance-health")
     else:
         status["speed"] = speed_section(speeds)
-    return with_alerts(status, None if speeds is None else alert_section(speeds))
+    return box.judged(status)
 
 
 def _disconnected(box: BoxDocuments) -> str:

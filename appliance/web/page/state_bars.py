@@ -3,8 +3,8 @@
 ====================  =======================================================================
 a part of a bar       when
 ====================  =======================================================================
-a recorded state      from the first recorded change on: a state of the status document,
-                      ``degraded`` or ``unknown``
+a recorded state      from the first recorded change on: a state of the status document
+                      (``unresponsive`` too), ``degraded`` or ``unknown``
 ``serving``           before the record: from the end of an operation that brought the profile up,
                       until the next one that concerns it
 ``changing``          before the record: while an operation that concerns it ran
@@ -35,6 +35,7 @@ MOST_CHANGES: Final = 12
 HEIGHTS: Final = {
     "serving": 100.0,
     "degraded": 70.0,
+    "unresponsive": 35.0,
     "loading": 50.0,
     "restarting": 50.0,
     "stopping": 50.0,

@@ -1,65 +1,164 @@
 """An engine that runs and does not answer has a state of its own, in every status that is shown."""
 
 import io
-from typing import Any, cast
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 import pytest
 
+from appliance.cli.live.top_controls import TopState
+from appliance.cli.live.top_screen import Size, top_lines
 from appliance.cli.status_screens import show_status
 from appliance.cli.terminal import Terminal
-from appliance.planning.status.document import AlertSection, StatusDocument
+from appliance.domain.gateway import Routed, Standing, State
+from appliance.domain.profile import Endpoint
+from appliance.planning.routing.model_list import encode_model, encode_model_list
+from appliance.planning.routing.model_names import ModelDirectory
+from appliance.planning.status.document import AlertSection
 from appliance.planning.status.profile_verdict import profile_exit
 from appliance.presentation.health_sections import alert_section, with_alerts
-from appliance.web.api.resources import unready
+from appliance.presentation.status_markdown import markdown_lines
+from appliance.web.api.resources import unready, whole_status
+from appliance.web.box_documents import STALE_S, BoxDocuments
+from appliance.web.metrics.text_exposition import render_box
+from appliance.web.page.page_view import status_document as page_document
 from appliance.web.page.profile_cards import profile_cards
 from tests.fakes.alert_answers import alert_answer, alerts_answer
+from tests.fakes.live_views import NOW_S, seen
 from tests.fakes.supervisor_documents import profile_row, status_document
 
-BEGAN: float = 1_800_000_000.0
-FACT = "down: its engine does not answer"
+BEGAN: Final = 1_800_000_000.0
+NOW: Final = BEGAN + 90
+FACT: Final = "down: its engine does not answer"
+GATEWAY: Final = State(standings={"genesis": Standing.SERVING}, committed=("genesis",))
+DIRECTORY: Final = ModelDirectory(
+    {"genesis": Routed(name="genesis", served=(), engine_name="m", endpoint=Endpoint(port=1))}
+)
+
+
+def answer(**changes: object) -> dict[str, Any]:
+    """Return the answer of a health agent with an alert that fires on genesis."""
+    values: dict[str, Any] = {"rule": "live-down", "severity": "critical", "fact": FACT, **changes}
+    alerts = alerts_answer([alert_answer(BEGAN + 60, **values)])
+    return {"profiles": {}, "trouble": [], "alerts": alerts}
 
 
 def section(**changes: object) -> AlertSection | None:
-    """Return the section with an alert that fires on genesis."""
-    values: dict[str, Any] = {"rule": "live-down", "severity": "critical", "fact": FACT, **changes}
-    return alert_section({"alerts": alerts_answer([alert_answer(BEGAN + 60, **values)])})
+    return alert_section(answer(**changes))
 
 
 def document(**row: object) -> dict[str, Any]:
     """Return the supervisor's document of a box on which genesis serves, as far as it sees."""
     values: dict[str, Any] = {"since_unix_s": BEGAN, **row}
     genesis = profile_row("genesis", "serving", mark="live", committed=True, **values)
-    return status_document(genesis, verdict={"state": "serving", "exit": 0, "why": []})
+    verdict = {"state": "serving", "exit": 0, "why": []}
+    return status_document(genesis, verdict=verdict, committed=["genesis"])
 
 
-def seen(found: StatusDocument) -> tuple[str, int, int, bool, str]:
-    """Return what is shown: state, exit statuses of box and profile, readiness, sign and state on the page."""
-    (row,) = found["profiles"]
-    (card,) = profile_cards(found, now=BEGAN + 90)
-    is_ready = not unready(cast("dict[str, Any]", found))
-    assert card.state == row["state"]
-    return row["state"], found["verdict"]["exit"], profile_exit(row), is_ready, card.glyph
+def shown(status: dict[str, Any], speeds: dict[str, Any]) -> dict[str, Any]:
+    """Return the document as the command has it."""
+    return dict(with_alerts(status, alert_section(speeds)))
+
+
+def box(status: dict[str, Any], speeds: dict[str, Any]) -> BoxDocuments:
+    return BoxDocuments(
+        unix_s=NOW, status=status, status_age_s=1.0, speeds=speeds, speeds_age_s=1.0
+    )
+
+
+# --- the surfaces --------------------------------------------------------------------
+
+
+def screen(status: dict[str, Any], speeds: dict[str, Any]) -> object:
+    stream = io.StringIO()
+    show_status(shown(status, speeds), Terminal(stream=stream), now=NOW)  # type: ignore[arg-type]
+    return "✗ genesis" in stream.getvalue(), "● genesis" in stream.getvalue()
+
+
+def json_rows(status: dict[str, Any], speeds: dict[str, Any]) -> object:
+    found = json.loads(json.dumps(shown(status, speeds)))
+    return found["profiles"][0]["state"], found["verdict"]["state"], found["verdict"]["why"]
+
+
+def exits(status: dict[str, Any], speeds: dict[str, Any]) -> object:
+    found = shown(status, speeds)
+    return found["verdict"]["exit"], profile_exit(found["profiles"][0])
+
+
+def top(status: dict[str, Any], speeds: dict[str, Any]) -> object:
+    terminal = Terminal(stream=io.StringIO(), colour=False, unicode=True, interactive=True)
+    view = seen(shown(status, speeds))
+    lines = top_lines(view, TopState(), terminal, Size(120, 30), now=NOW, now_s=NOW_S)
+    return any("✗ genesis unrespons" in line for line in lines)
+
+
+def page(status: dict[str, Any], speeds: dict[str, Any]) -> object:
+    found = page_document(box(status, speeds))
+    (card,) = profile_cards(found, now=NOW)
+    return card.state, card.glyph, found["verdict"]["state"]
+
+
+def markdown(status: dict[str, Any], speeds: dict[str, Any]) -> object:
+    lines = markdown_lines(shown(status, speeds), now=NOW)  # type: ignore[arg-type]
+    return any("unresponsive" in line for line in lines)
+
+
+def readiness(status: dict[str, Any], speeds: dict[str, Any]) -> object:
+    return unready(whole_status(box(status, speeds)))
+
+
+def metrics(status: dict[str, Any], speeds: dict[str, Any]) -> object:
+    page = render_box(box(status, speeds), None, None)[1].decode()
+    line = 'appliance_profile_state{profile="genesis",state="%s"} 1.0'
+    verdict = 'appliance_verdict{state="%s"} 1.0'
+    states = [state for state in ("serving", "unresponsive") if line % state in page]
+    return states, [state for state in ("serving", "degraded") if verdict % state in page]
+
+
+def models(status: dict[str, Any], speeds: dict[str, Any]) -> object:
+    """The list and the single model, of the names that the health agent tells the gateway."""
+    rows = shown(status, speeds)["profiles"]
+    names = [row["name"] for row in rows if row["state"] == "unresponsive"]
+    listed = json.loads(encode_model_list(DIRECTORY, GATEWAY, unresponsive=names))["data"]
+    one = encode_model("genesis", DIRECTORY, GATEWAY, unresponsive=names)
+    assert isinstance(one, bytes)
+    assert json.loads(one) in listed
+    return {(entry["state"], *entry["status"].values()) for entry in listed}
+
+
+WHY = f"genesis does not answer ({FACT}): appliance restart genesis"
+SURFACES: Final[Mapping[Callable[..., object], tuple[object, object]]] = {
+    screen: ((False, True), (True, False)),
+    json_rows: (("serving", "serving", []), ("unresponsive", "degraded", [WHY])),
+    exits: ((0, 0), (1, 1)),
+    top: (False, True),
+    page: (("serving", "●", "serving"), ("unresponsive", "✗", "degraded")),
+    markdown: (False, True),
+    readiness: ([], ["genesis is unresponsive"]),
+    metrics: ((["serving"], ["serving"]), (["unresponsive"], ["degraded"])),
+    models: ({("serving", "loaded")}, {("unresponsive", "failed", True)}),
+}
+"""What each surface shows of an engine that answers, and of one that does not."""
 
 
 @pytest.mark.parametrize("rule", ["live-down", "no-progress"])
-def test_an_engine_that_does_not_answer_is_unresponsive(rule: str) -> None:
-    """State, exit status, verdict, readiness and page agree, with the command to type."""
-    found = with_alerts(document(), section(rule=rule))
-    assert seen(found) == ("unresponsive", 1, 1, False, "✗")
-    assert found["verdict"]["why"] == [
-        f"genesis does not answer ({FACT}): appliance restart genesis"
-    ]
-    screen = io.StringIO()
-    show_status(found, Terminal(stream=screen), now=BEGAN + 90)
-    assert "✗ genesis" in screen.getvalue()
-    assert "● genesis" not in screen.getvalue()
+@pytest.mark.parametrize("surface", SURFACES, ids=lambda surface: surface.__name__)
+def test_every_surface_shows_an_engine_that_does_not_answer(
+    surface: Callable[..., object], rule: str
+) -> None:
+    """Status, exit status, verdict, `top`, page, readiness, metrics and the list of models agree."""
+    well, unresponsive = SURFACES[surface]
+    assert surface(document(), answer(rule="slow")) == well
+    assert surface(document(), answer(rule=rule)) == unresponsive
+    assert surface(document(), answer(rule=rule, ended_unix_s=BEGAN + 70, flapping=True)) == well
 
 
 def test_an_engine_with_a_stall_is_unresponsive_without_an_agent() -> None:
     """The supervisor sees requests without progress itself."""
     stall = {"in_flight": 1, "quiet_s": 40.0}
     found = with_alerts(document(stall=stall, note="no progress: 1 request in flight"), None)
-    assert seen(found)[0] == "unresponsive"
+    assert found["profiles"][0]["state"] == "unresponsive"
 
 
 @pytest.mark.parametrize(
@@ -74,4 +173,21 @@ def test_an_engine_with_a_stall_is_unresponsive_without_an_agent() -> None:
 )
 def test_an_engine_that_answers_serves(row: dict[str, Any], alert: dict[str, Any]) -> None:
     """Another fault, one that is over, and one of an earlier process leave the state as it is."""
-    assert seen(with_alerts(document(**row), section(**alert))) == ("serving", 0, 0, True, "●")
+    found = with_alerts(document(**row), section(**alert))
+    assert found["profiles"][0]["state"] == "serving"
+
+
+@pytest.mark.parametrize("surface", [whole_status, page_document], ids=["API", "page"])
+def test_an_agent_that_is_gone_judges_nothing(
+    surface: Callable[[BoxDocuments], Mapping[str, Any]],
+) -> None:
+    """Its last alerts are shown with their age; which engine answers now, nobody knows."""
+    states = []
+    for age_s in (STALE_S - 1, STALE_S):
+        documents = BoxDocuments(
+            unix_s=NOW, status=document(), status_age_s=1.0, speeds=answer(), speeds_age_s=age_s
+        )
+        found = surface(documents)
+        states.append(found["profiles"][0]["state"])
+        assert found["alerts"] is not None
+    assert states == ["unresponsive", "serving"]

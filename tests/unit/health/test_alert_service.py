@@ -17,13 +17,17 @@ from appliance.health.alert_service import AlertService, ServiceSources, notable
 from appliance.health.box_view import BoxView, ProfileView
 from appliance.health.clock import SystemHealthClock
 from appliance.health.telling.heartbeat import HeartbeatFacts
-from appliance.planning.alerting.book.alert_book import AlertPolicy
+from appliance.planning.alerting.book.alert_book import AlertBook, AlertPolicy
 from appliance.planning.alerting.watchdog_rules.snapshot import BoxLook, OperationLook
 from appliance.settings_alerts import AlertSettings
+from tests.fakes.alert_samples import NOW, told, transition
 from tests.fakes.health_monitors import FakeCompactingStore
 from tests.fakes.probe_lane import FakeProbeLane, LaneAnswer
 from tests.fakes.settings import make_snapshot
+from tests.waiting import until
 
+DOWN = told([transition()]).book
+"""Book in which genesis is down, since 30 s before `NOW`."""
 PHONE = TargetStanding(name="phone", kind="ntfy")
 ROW = ProfileView(
     name="a",
@@ -49,7 +53,7 @@ async def no_gpus() -> None:
     return None
 
 
-def service(directory: Path, **alerts: Any) -> AlertService:
+def service(directory: Path, *, lane: FakeProbeLane | None = None, **alerts: Any) -> AlertService:
     """Return a service of a box on which nothing runs."""
     clock = SystemHealthClock()
     agent = HealthAgent(
@@ -62,7 +66,7 @@ def service(directory: Path, **alerts: Any) -> AlertService:
     )
     sources = ServiceSources(
         agent=agent,
-        lane=FakeProbeLane(lambda _request: LaneAnswer()),
+        lane=lane or FakeProbeLane(lambda _request: LaneAnswer()),
         turn=asyncio.Lock(),
         ask_gpus=no_gpus,
         stores=list,
@@ -163,6 +167,54 @@ async def test_a_stop_in_the_status_is_silenced(tmp_path: Path) -> None:
     assert passed == [stopped, None]
     assert [one.subject.name for one in box.watchdog.book.silences] == ["a"]
     await box.end()
+
+
+async def test_the_gateway_is_told_which_engines_do_not_answer(tmp_path: Path) -> None:
+    """As long as it is so and somebody knows it; a gateway that is restarted is told again."""
+    lane = FakeProbeLane(lambda _request: LaneAnswer())
+    box = service(tmp_path, lane=lane)
+    await box.open()
+    await box.watchdog.read()
+    documents: asyncio.Queue[Mapping[str, object] | None] = asyncio.Queue()
+
+    async def feed() -> AsyncIterator[Mapping[str, object] | None]:
+        while True:
+            yield await documents.get()
+
+    async def take() -> None:
+        async for _ in box.watched(feed()):
+            pass
+
+    def serving(since_unix_s: float) -> Mapping[str, object]:
+        row = {"name": "genesis", "state": "serving", "since_unix_s": since_unix_s}
+        return {"profiles": [row]}
+
+    tasks = [asyncio.create_task(box.show_unresponsive()), asyncio.create_task(take())]
+    try:
+        for book, document, is_shown in (
+            (AlertBook(), serving(NOW - 60), False),
+            (DOWN, serving(NOW - 60), True),
+            (DOWN, serving(NOW), False),
+            (DOWN, serving(NOW - 60), True),
+            (DOWN, None, False),
+            (DOWN, serving(NOW - 60), True),
+            (AlertBook(), serving(NOW - 60), False),
+            (DOWN, serving(NOW - 60), True),
+        ):
+            box.watchdog.book = book
+            documents.put_nowait(document)
+            names = ("genesis",) if is_shown else ()
+            await until(lambda names=names: lane.unresponsive == names)  # type: ignore[misc]
+        lane.restart()
+        await until(lambda: not lane.unresponsive)
+        documents.put_nowait(serving(NOW - 60))
+        await until(lambda: lane.unresponsive)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await box.end()
+    assert lane.unresponsive == ()
 
 
 class RecordingSender:

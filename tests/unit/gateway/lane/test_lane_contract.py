@@ -1,6 +1,7 @@
 """Contract of the port `ProbeLane`, on its fake and on a gateway behind lane.sock."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from appliance.adapters.lane_client import SocketProbeLane
 from appliance.domain.errors import LaneBusyError
 from appliance.ports import ProbeLane
 from appliance.protocol.lane import LaneOutcome
@@ -139,6 +141,40 @@ async def test_a_lease_tells_of_requests(tmp_path: Path, *, real: bool) -> None:
             await ends.request()
             assert await anext(traffic) == number
         assert (lease.requests, lease.lost) == (2, None)
+
+
+async def test_engines_that_do_not_answer_are_shown_so_as_long_as_somebody_says_it(
+    tmp_path: Path,
+) -> None:
+    """Each connection says so of its profiles until its end, the agent's death too; requests go on."""
+
+    async def script(talk: Talk) -> None:
+        await talk.request()
+        await talk.say(sized(b"{}"))
+
+    async with lane_rigged(script, tmp_path) as rig:
+        table = rig.relay_rig.table
+
+        def state() -> str:
+            found: str = json.loads(table.models(None))["data"][0]["state"]
+            return found
+
+        assert state() == "serving"
+        tellers = [
+            asyncio.create_task(rig.lane.show_unresponsive(names))
+            for names in (["genesis"], ["genesis", "aeon"])
+        ]
+        await until(lambda: state() == "unresponsive")
+        assert (await rig.relay_rig.ask(post())).status == 200
+        for teller, left in zip(tellers, ("unresponsive", "serving"), strict=True):
+            teller.cancel()
+            await asyncio.gather(teller, return_exceptions=True)
+            await until(lambda left=left: state() == left)  # type: ignore[misc]  # a default
+
+
+async def test_a_gateway_that_is_away_shows_nothing(tmp_path: Path) -> None:
+    """Whoever tells it knows at once, and tells it again later."""
+    await SocketProbeLane(tmp_path / "lane.sock").show_unresponsive(["genesis"])
 
 
 async def test_leaving_the_fake_frees_it() -> None:

@@ -18,7 +18,7 @@ def document(state: str, **more: object) -> Document:
 
 
 async def test_each_document_adds_what_has_changed(tmp_path: Path) -> None:
-    """A stall and a reported loss of speed are degraded; what a supervisor that is away did is not known."""
+    """An engine that does not answer has its state, a reported loss of speed is degraded; what a supervisor that is away did is not known."""
     events = FakeProbeStore()
     clock, store, speed = (
         SystemHealthClock(),
@@ -38,11 +38,14 @@ async def test_each_document_adds_what_has_changed(tmp_path: Path) -> None:
         on_alive=lambda _text: None,
     )
     ended = asyncio.Event()
+    unresponsive: set[str] = set()
 
     async def documents() -> AsyncIterator[Document]:
         yield document("loading")
         yield document("serving")
-        yield document("serving", stall={"in_flight": 1, "quiet_s": 60.0})
+        unresponsive.add("a")
+        yield document("serving")
+        unresponsive.clear()
         yield None
         yield document("serving")
         speed.last_probe_unix_s, speed.phase = 1.0, "regressed"
@@ -52,7 +55,11 @@ async def test_each_document_adds_what_has_changed(tmp_path: Path) -> None:
         await asyncio.Event().wait()
 
     task = asyncio.create_task(
-        agent.run(StateWatch(agent, store, events, clock).watched(documents()))
+        agent.run(
+            StateWatch(
+                agent, store, events, clock, unresponsive=lambda: tuple(unresponsive)
+            ).watched(documents())
+        )
     )
     try:
         await asyncio.wait_for(ended.wait(), 20)
@@ -60,7 +67,7 @@ async def test_each_document_adds_what_has_changed(tmp_path: Path) -> None:
         assert [one.state for one in changes if one.profile == "a"] == [
             "loading",
             "serving",
-            "degraded",
+            "unresponsive",
             "serving",
             "degraded",
             "restarting",

@@ -11,9 +11,9 @@ from prometheus_client.openmetrics.parser import (
 from prometheus_client.parser import text_string_to_metric_families
 
 from appliance.domain.operations import Outcome
-from appliance.web.box_documents import BoxDocuments, Document
+from appliance.web.box_documents import STALE_S, BoxDocuments, Document
 from appliance.web.metrics.metric_table import METRICS, ON_ENGINE_PAGE, MetricKind
-from appliance.web.metrics.text_exposition import STALE_S, render_box
+from appliance.web.metrics.text_exposition import render_box
 from tests.fakes.metric_documents import GIB, NOW_UNIX_S, busy_box, counters_document
 
 NAMES_OF_200 = [f"profile-{number:03}" for number in range(200)]
