@@ -190,7 +190,7 @@ class AlertService:
         tasks.create_task(self.watchdog.run())
         tasks.create_task(self.show_unresponsive())
         if self._is_enabled:
-            tasks.create_task(self.sender.run())
+            tasks.create_task(self.send())
             tasks.create_task(self._watch_outbox())
             tasks.create_task(self._beat())
             tasks.create_task(
@@ -203,6 +203,14 @@ class AlertService:
                     is_fresh=self.watchdog.is_fresh,
                 )
             )
+
+    async def send(self) -> None:
+        """Send from the first look on: what waits since before a boot may be about what the boot has ended.
+
+        An agent whose every look fails sends nothing; systemd ends it, and its failure is told.
+        """
+        await self._looked.wait()
+        await self.sender.run()
 
     async def end(self) -> None:
         """End in order: tell the outside why, close the store and the bus."""

@@ -56,6 +56,9 @@ class FakeAlertStore:
         for row in self._queued():
             if row.transition.alert in evaluation.cancelled:
                 self._cancel(row, "no longer wanted", now_unix_s)
+            elif row.transition.alert in evaluation.postponed:
+                until_unix_s = max(row.not_before_unix_s, evaluation.postponed_unix_s)
+                self.rows[row.id] = replace(row, not_before_unix_s=until_unix_s)
         first_id = len(self._transitions) + 1
         numbered = [replace(t, id=first_id + n) for n, t in enumerate(evaluation.transitions)]
         self._transitions += numbered

@@ -181,7 +181,7 @@ def test_an_engine_that_answers_serves(row: dict[str, Any], alert: dict[str, Any
 def test_an_agent_that_is_gone_judges_nothing(
     surface: Callable[[BoxDocuments], Mapping[str, Any]],
 ) -> None:
-    """Its last alerts are shown with their age; which engine answers now, nobody knows."""
+    """The last alerts of the agent stay on show; which engine answers now, nobody knows."""
     states = []
     for age_s in (STALE_S - 1, STALE_S):
         documents = BoxDocuments(

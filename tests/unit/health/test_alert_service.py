@@ -225,11 +225,38 @@ class RecordingSender:
     def __init__(self) -> None:
         self.told: list[object] = []
 
+    async def run(self) -> None:
+        self.told.append("runs")
+
     def retry_now(self) -> None:
         self.told.append("now")
 
     async def forget(self, known: Sequence[str]) -> None:
         self.told.append(list(known))
+
+
+async def test_nothing_is_sent_before_the_first_look(tmp_path: Path) -> None:
+    """A message that waits since before a boot may be about a process that the boot has ended: a look judges first."""
+    (tmp_path / "targets.json").write_text(target_names_text([PHONE]))
+    box = service(tmp_path)
+    seen: list[bool] = []
+
+    class LookingSender(RecordingSender):
+        """Sender that notes whether the box was looked at when it begins."""
+
+        async def run(self) -> None:
+            seen.append(box.watchdog.is_fresh())
+
+    box.sender = LookingSender()  # type: ignore[assignment]
+    await box.open()
+    tasks = asyncio.TaskGroup()
+    async with tasks:
+        box.start(tasks)
+        await until(lambda: seen)
+        for task in tasks._tasks:  # type: ignore[attr-defined]
+            task.cancel()
+    await box.end()
+    assert seen == [True]
 
 
 async def test_a_change_of_the_targets_is_followed(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Contract of stores of alerts: the real one and that in memory answer alike."""
 
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -79,6 +80,23 @@ async def test_cancelled_alerts_and_repeated_notices(store: Store) -> None:
         (2, "cancelled"),
         (3, "queued"),
     ]
+
+
+async def test_postponed_alerts_wait(store: Store) -> None:
+    """What is queued of them waits until the time, or as long as it did; what is being sent, and other alerts, do not."""
+    alerts = ("A1", "A2", "A3", "A4")
+    for number, alert in enumerate(alerts):
+        fired = told(
+            [transition(subject=profile_subject(alert), alert=alert)],
+            not_before_unix_s=NOW + 300 if number == 1 else 0.0,
+        )
+        await store.commit(fired, targets=["phone"], now_unix_s=NOW)
+    (sending,) = [row for row in await store.outbox() if row.transition.alert == "A3"]
+    await store.begin([sending], now_unix_s=NOW)
+    evaluation = replace(told([]), postponed=alerts[:3], postponed_unix_s=NOW + 120)
+    await store.commit(evaluation, targets=["phone"], now_unix_s=NOW + 1)
+    waits = {r.transition.alert: r.not_before_unix_s for r in await store.outbox()}
+    assert waits == {"A1": NOW + 120, "A2": NOW + 300, "A3": 0.0, "A4": 0.0}
 
 
 async def test_transitions_are_read_on_from_a_number(store: Store) -> None:

@@ -173,7 +173,7 @@ async def test_engines_that_do_not_answer_are_shown_so_as_long_as_somebody_says_
 
 
 async def test_a_gateway_that_is_away_shows_nothing(tmp_path: Path) -> None:
-    """Whoever tells it knows at once, and tells it again later."""
+    """The call returns at once, so that its caller tells the gateway again later."""
     await SocketProbeLane(tmp_path / "lane.sock").show_unresponsive(["genesis"])
 
 
