@@ -409,7 +409,7 @@ READS = """async () => {
         await tried(async () => (await fetch(at + 'models', {method: 'HEAD'})).status),
     ];
 }"""
-"""What a page of another origin reads of the gateway: an answer, a stream, an error, and one by HEAD without
+"""Readings that a page of another origin makes of the gateway: an answer, a stream, an error, and one by HEAD without
 a key, for which no browser asks before; a name of an error where it may not."""
 
 

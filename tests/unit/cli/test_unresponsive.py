@@ -139,7 +139,7 @@ SURFACES: Final[Mapping[Callable[..., object], tuple[object, object]]] = {
     metrics: ((["serving"], ["serving"]), (["unresponsive"], ["degraded"])),
     models: ({("serving", "loaded")}, {("unresponsive", "failed", True)}),
 }
-"""What each surface shows of an engine that answers, and of one that does not."""
+"""Words of each surface of an engine that answers, and of one that does not."""
 
 
 @pytest.mark.parametrize("rule", ["live-down", "no-progress"])

@@ -253,7 +253,7 @@ async def test_nothing_is_sent_before_the_first_look(tmp_path: Path) -> None:
     async with tasks:
         box.start(tasks)
         await until(lambda: seen)
-        for task in tasks._tasks:  # type: ignore[attr-defined]
+        for task in tasks._tasks:
             task.cancel()
     await box.end()
     assert seen == [True]

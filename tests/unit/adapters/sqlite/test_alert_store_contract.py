@@ -83,7 +83,7 @@ async def test_cancelled_alerts_and_repeated_notices(store: Store) -> None:
 
 
 async def test_postponed_alerts_wait(store: Store) -> None:
-    """What is queued of them waits until the time, or as long as it did; what is being sent, and other alerts, do not."""
+    """A row that is queued of them waits until the time, or as long as it did; what is being sent, and other alerts, do not."""
     alerts = ("A1", "A2", "A3", "A4")
     for number, alert in enumerate(alerts):
         fired = told(
