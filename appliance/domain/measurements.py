@@ -92,6 +92,8 @@ class ProbeOutcome(StrEnum):
     """The engine answered with an error, or not at all."""
     CLOCK = "clock"
     """The box was suspended, or its clock set, during the probe."""
+    CROWDED = "crowded"
+    """Other programs use the CPU that the engine computes on, and made its steps long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -41,6 +41,8 @@ class EngineFront:
         self.probes = 0
         self.overlaps = 0
         """Count of probes that were begun while a request of a client was in flight."""
+        self.last_piece_s: float | None = None
+        """Time that the last whole piece took; None: none has ended."""
         self.probe: Flight | None = None
         """Probe in flight; None: none."""
         self._clients: set[Flight] = set()
@@ -68,12 +70,14 @@ class EngineFront:
             self.probe = flight
         return flight
 
-    def end(self, flight: Flight) -> None:
+    def end(self, flight: Flight, *, is_whole: bool = False) -> None:
         if flight.ended_s is None:
             flight.ended_s = time.monotonic()
             self._clients.discard(flight)
             if self.probe is flight:
                 self.probe = None
+            if flight.is_piece and is_whole:
+                self.last_piece_s = flight.ended_s - flight.began_s
 
 
 class _GatewaySide(asyncio.Protocol):
@@ -131,7 +135,7 @@ class _GatewaySide(asyncio.Protocol):
         self._response.take_body()
         flight = self._flight
         if flight is not None and self._response.complete:
-            self._front.end(flight)
+            self._front.end(flight, is_whole=True)
             self._flight = None
         if self._transport is not None:
             self._transport.write(data)

@@ -38,6 +38,8 @@ class CpuCounters:
 
     all_s: float
     busy_s: float
+    cpus: int = 1
+    """Number of the CPUs of the box."""
     unit_s: float | None = None
     throttled_s: float | None = None
     """Time in which processes of the unit were ready and a quota kept them from running."""
@@ -60,12 +62,14 @@ def read_cpu_counters(group: str, root: str = "/") -> CpuCounters:
         group: Control group of the unit, ``/appliance.slice/x.service``.
         root: Above /proc and /sys; another directory in tests.
     """
-    words = read(os.path.join(root, "proc/stat")).partition("\n")[0].split()[1:]
+    lines = read(os.path.join(root, "proc/stat")).splitlines()
+    words = lines[0].split()[1:] if lines else []
     tick_s = 1 / os.sysconf("SC_CLK_TCK")
     times = [int(word) * tick_s for word in words[:_BOX_COLUMNS] if is_number(word)]
     return CpuCounters(
         all_s=sum(times),
         busy_s=sum(time for column, time in enumerate(times) if column not in _IDLE),
+        cpus=max(1, sum(line.startswith("cpu") for line in lines[1:])),
         unit_s=_unit_s(group, root),
         throttled_s=_throttled_s(group, root),
     )

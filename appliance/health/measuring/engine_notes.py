@@ -34,6 +34,8 @@ class EngineNotes:
     """Prompts in a row that the engine began anew after a piece."""
     has_metrics: bool = True
     """Whether the engine's metrics may tell the times of a request."""
+    crowded: bool = False
+    """Whether other programs made the steps of the engine long when it was last asked."""
     version: str | None = None
     version_tries: int = 0
 

@@ -15,6 +15,7 @@ from appliance.domain.names import unit_of
 from appliance.domain.profile import Applied
 from appliance.health.clock import HealthClock
 from appliance.planning.probing.gpu_use import gpu_use
+from appliance.planning.probing.pieces import crowd_text
 from appliance.protocol.json_dataclasses import JsonValueError, from_json
 
 AskGpus = Callable[[], Awaitable[Mapping[str, object] | None]]
@@ -22,6 +23,7 @@ AskGpus = Callable[[], Awaitable[Mapping[str, object] | None]]
 
 _SLICE: Final = "appliance.slice"
 _PATIENCE_S: Final = 3.0
+_LOOK_BACK_S: Final = 0.3
 _FRESH_S: Final = 1.0
 """Age that a reading of the supervisor may have."""
 
@@ -55,6 +57,10 @@ class EvidenceReader:
         """Read the counters of a profile's unit."""
         return self._read_cpu(group_of_unit(unit_of(applied.name), _SLICE))
 
+    def room(self, applied: Applied) -> "RoomWatch | None":
+        """Watch what others leave of the CPU; None: the profile's engine computes on GPUs."""
+        return None if applied.gpus else RoomWatch(lambda: self.cpu(applied), self._clock)
+
     async def gpus(self, applied: Applied, *, since_s: float = 0.0) -> BoxGpus | None:
         """Read the GPUs; None: the profile uses none, or they are not told.
 
@@ -77,6 +83,33 @@ class EvidenceReader:
             return None if document is None else from_json(BoxGpus, document)
         except (TimeoutError, JsonValueError):
             return None
+
+
+class RoomWatch:
+    """Watch of the CPU time that others than an engine use.
+
+    Args:
+        read: Reads the counters of the box and of the engine's unit.
+        clock: Of the health agent.
+    """
+
+    def __init__(self, read: Callable[[], CpuCounters], clock: HealthClock) -> None:
+        self._read = read
+        self._clock = clock
+        self.begin()
+
+    def begin(self) -> None:
+        """Begin the time that is looked at."""
+        self._since, self._since_s = self._read(), self._clock.monotonic_s()
+
+    def begin_again(self) -> None:
+        """Forget what is older than `_LOOK_BACK_S`, by which a crowd that comes is seen late."""
+        if self._clock.monotonic_s() - self._since_s > _LOOK_BACK_S:
+            self.begin()
+
+    def crowd_text(self) -> str:
+        """Return what others used since the beginning, if that is much; empty: it is not."""
+        return crowd_text(cpu_shares(self._since, self._read()).others, self._since.cpus)
 
 
 class EvidenceRecording:

@@ -4,7 +4,7 @@ An end without a complete answer is a `ProbeEndedError` with the probe's outcome
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -61,6 +61,7 @@ class LaneRequests:
         *,
         timeout_s: float,
         first_text: asyncio.Event | None = None,
+        on_step: Callable[[float], None] = lambda _step_s: None,
     ) -> StreamedAnswer:
         """Return a streamed answer. Raises `ProbeEndedError`.
 
@@ -69,6 +70,8 @@ class LaneRequests:
             body: Value of the JSON body.
             timeout_s: Time for the whole answer.
             first_text: Is set when the first text has come.
+            on_step: Told the time from the request or the piece before to each piece, in seconds; may
+                raise `ProbeEndedError`, which ends the request.
         """
         parser = EventStreamParser()
         try:
@@ -76,6 +79,7 @@ class LaneRequests:
                 stream = ObservedStream(sent_s=response.sent_s)
                 ended_s = response.sent_s
                 async for piece, at_s in response.chunks():
+                    on_step(at_s - ended_s)
                     ended_s = at_s
                     for data in parser.feed(piece):
                         stream.take(data, at_s)

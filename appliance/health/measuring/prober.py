@@ -7,6 +7,7 @@ lane admits nothing, at the first request      busy; the probe ends
 lane admits nothing, between two requests      yielded; the probe ends
 a request of a client arrives                  yielded; the probe ends
 box was suspended, or its clock set            clock; the probe ends
+other programs make the engine's steps long    crowded; the probe ends
 status is not 200, or the response breaks off  failed
 response exceeds its time or size              too-long
 =============================================  ============================
@@ -49,7 +50,9 @@ OnProgress = Callable[[ProbeProgress], None]
 
 _SALT_BYTES: Final = 4
 """Enough for no two prompts in a cache to begin alike; a digit takes up to a token."""
-_LAST: Final = frozenset({ProbeOutcome.BUSY, ProbeOutcome.YIELDED, ProbeOutcome.CLOCK})
+_LAST: Final = frozenset(
+    {ProbeOutcome.BUSY, ProbeOutcome.YIELDED, ProbeOutcome.CLOCK, ProbeOutcome.CROWDED}
+)
 """Outcomes after which no further prompt is asked."""
 
 
@@ -107,7 +110,13 @@ class Prober:
     ) -> Sequence[Probe]:
         notes = self._notes_of(applied, course)
         requests = LaneRequests(self._lane, applied.name)
-        engine = EngineContact(applied=applied, requests=requests, notes=notes, clock=self._clock)
+        engine = EngineContact(
+            applied=applied,
+            requests=requests,
+            notes=notes,
+            clock=self._clock,
+            room=self._evidence.room(applied),
+        )
         await notes.read_version(requests, self._module_version)
         probes: list[Probe] = []
         for prompt in course.prompts:

@@ -215,6 +215,8 @@ class ProfileMonitor:
         found, traffic = list(self._record.faults), self._record.memory.traffic
         if self._timetable.is_silent:
             found.append(self._silence_text())
+        elif self._last is not None and self._last.outcome is ProbeOutcome.CROWDED:
+            found.append(f"its speed is not measured now: {self._last.detail}")
         if traffic.cache_lost:
             found.append(
                 f"the prefix cache holds {traffic.cached_now:.0%} of real prompts,"

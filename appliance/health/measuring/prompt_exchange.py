@@ -10,11 +10,17 @@ from appliance.domain.measurements import ProbeOutcome, Series
 from appliance.domain.profile import Applied
 from appliance.health.clock import HealthClock
 from appliance.health.measuring.engine_notes import EngineNotes
-from appliance.health.measuring.evidence import EvidenceRecording
+from appliance.health.measuring.evidence import EvidenceRecording, RoomWatch
 from appliance.health.measuring.lane_requests import LaneRequests, ProbeEndedError, StreamedAnswer
 from appliance.planning.probing.course import ProbeCourse, ProbeStep
 from appliance.planning.probing.measurement import Measurement, measure, piece_times
-from appliance.planning.probing.pieces import PieceSize, PieceTimes, piece_end, prefixes
+from appliance.planning.probing.pieces import (
+    MOST_STEP_S,
+    PieceSize,
+    PieceTimes,
+    piece_end,
+    prefixes,
+)
 from appliance.planning.probing.request import probe_request
 from appliance.planning.probing.request_metrics import RequestCounters, finished_between
 from appliance.planning.probing.tasks import PREFILL, piece_tokens_of, prompt_text, series_of
@@ -30,6 +36,8 @@ _SAMPLE_SHARE: Final = 0.4
 _SAMPLE_AFTER_S: Final = 0.5
 """Time for the same where the usual time is not known."""
 _PIECE_S: Final = 30.0
+_LOOK_S: Final = 0.5
+"""Time for which others are watched before an engine is asked that they made slow."""
 _LEAST_S: Final = 1.0
 
 
@@ -41,6 +49,31 @@ class EngineContact:
     requests: LaneRequests
     notes: EngineNotes
     clock: HealthClock
+    room: RoomWatch | None
+    """None: other programs do not make the engine slow."""
+
+    async def find_room(self) -> None:
+        """Raise `ProbeEndedError` if others who made the engine slow still use the CPU."""
+        if self.room is None:
+            return
+        self.room.begin()
+        if self.notes.crowded:
+            await self.clock.sleep_until(self.clock.monotonic_s() + _LOOK_S)
+            if text := self.room.crowd_text():
+                raise ProbeEndedError(ProbeOutcome.CROWDED, text)
+            self.notes.crowded = False
+            self.room.begin()
+
+    def _check_step(self, step_s: float) -> None:
+        """Raise `ProbeEndedError` if a step of the engine was long because of others."""
+        if self.room is None or not self.notes.in_pieces:
+            return
+        if step_s > MOST_STEP_S and (text := self.room.crowd_text()):
+            self.notes.crowded = True
+            raise ProbeEndedError(
+                ProbeOutcome.CROWDED, f"a step of the engine took {step_s * 1000:.0f} ms: {text}"
+            )
+        self.room.begin_again()
 
     async def send(
         self,
@@ -59,7 +92,9 @@ class EngineContact:
         if request is None:
             raise ProbeEndedError(ProbeOutcome.FAILED, "the profile generates no text")
         path, body = request
-        return await self.requests.stream(path, body, timeout_s=timeout_s, first_text=first_text)
+        return await self.requests.stream(
+            path, body, timeout_s=timeout_s, first_text=first_text, on_step=self._check_step
+        )
 
     async def send_piece(
         self, prompt: str, *, salt: str, before: PieceTimes | None, timeout_s: float = _PIECE_S
@@ -128,6 +163,7 @@ class PromptExchange:
 
     async def _measure(self, recording: EvidenceRecording) -> Measurement:
         notes, requests = self._engine.notes, self._engine.requests
+        await self._engine.find_room()
         before = await notes.counters(requests)
         self._began = before is not None
         pieces = await self._send_pieces()

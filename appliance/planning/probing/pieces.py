@@ -19,6 +19,12 @@ notice that the piece's connection has gone and to look at its queue."""
 FEWEST_PIECE_TOKENS: Final = 2
 """Smaller pieces would be single tokens, of which every answer is made as well."""
 _FIRST_TOKENS: Final = 16
+MOST_STEP_S: Final = 0.05
+"""Time from a request to its first token, or from one token to the next, for which a real request may have to wait."""
+_CROWD_SHARE: Final = 0.1
+_CROWD_CORES: Final = 0.5
+"""CPU time of others beyond which they may be what makes a step long; the appliance's own processes use a fifth of a
+core while a probe goes on."""
 _ROOM: Final = 0.75
 """Share of the time beyond which a piece of twice the size is not tried."""
 _LEAST_KEPT: Final = 0.5
@@ -83,6 +89,21 @@ def prefixes(prompt: str, piece_tokens: int) -> Sequence[str]:
     while (end := piece_end(prompt, end, piece_tokens)) < len(prompt):
         found.append(prompt[:end])
     return found
+
+
+def crowd_text(others_share: float | None, cpus: int) -> str:
+    """Return what others use of the CPU, if they may make an engine's steps long; empty: they do not.
+
+    llama.cpp's threads wait for one another hundreds of times in each step. Where one of them has to wait for
+    the CPU the step takes many times as long, and hardly less for a smaller piece.
+
+    Args:
+        others_share: Share of the box's CPU time that others than the engine use; None: not known.
+        cpus: Number of the box's CPUs.
+    """
+    if others_share is None or others_share < max(_CROWD_SHARE, _CROWD_CORES / cpus):
+        return ""
+    return f"other programs use {others_share:.0%} of the CPU"
 
 
 def continues(before: PieceTimes, after: PieceTimes) -> bool:

@@ -34,7 +34,9 @@ of a model that became twenty times slower, whose first takes about 75 s and eac
 _FIRST_PAUSE_S: Final = 30.0
 _MOST_DOUBLED: Final = 10
 _TRIGGERED_A_INTERVAL: Final = 3
-_NOT_THE_ENGINE: Final = frozenset({ProbeOutcome.YIELDED, ProbeOutcome.BUSY, ProbeOutcome.CLOCK})
+_NOT_THE_ENGINE: Final = frozenset(
+    {ProbeOutcome.YIELDED, ProbeOutcome.BUSY, ProbeOutcome.CLOCK, ProbeOutcome.CROWDED}
+)
 """Outcomes that say nothing of the engine: the probe is repeated instead of the next being awaited."""
 
 
@@ -92,7 +94,8 @@ class ProbeSchedule:
     failed: int = 0
     """Number of probes in a row that measured nothing."""
     valid_s: float | None = None
-    """Time of the last valid probe; None: none since the start."""
+    """Time of the last valid probe, or of one that other programs kept away: that silence has a
+    reason, which the status tells; None: none since the start."""
     silent_before_s: float = 0.0
     """Serving time without a valid probe before the start."""
     silence_told: bool = False
@@ -193,6 +196,8 @@ def after_probe(
     doubled = min(schedule.failed, _MOST_DOUBLED)
     pause_s = min(_FIRST_PAUSE_S * (1 << doubled), schedule.cadence.interval_s)
     paused = replace(spent, failed=schedule.failed + 1, not_before_s=now_s + pause_s)
+    if ProbeOutcome.CROWDED in outcomes and not schedule.silence_told:
+        paused = replace(paused, valid_s=now_s, silent_before_s=0.0)
     if not _NOT_THE_ENGINE.isdisjoint(outcomes):
         return paused
     if kind is ProbeKind.WARM_UP:

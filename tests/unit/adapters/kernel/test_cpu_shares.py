@@ -49,7 +49,7 @@ def test_both_versions_of_control_groups_are_read(tmp_path: Path, files: Mapping
     counters = read_cpu_counters(GROUP, box(tmp_path, files))
     assert counters.all_s == pytest.approx(5100 * TICK_S)
     assert counters.busy_s == pytest.approx(1000 * TICK_S)
-    assert (counters.unit_s, counters.throttled_s) == (7.5, 1.5)
+    assert (counters.unit_s, counters.throttled_s, counters.cpus) == (7.5, 1.5, 1)
 
 
 @pytest.mark.parametrize("group", ["", "/", "/appliance.slice/appliance-backend-gone.service"])

@@ -439,3 +439,93 @@ async def test_probes_take_turns() -> None:
     first, second = await asyncio.gather(rig.probe(), rig.probe())
     assert outcomes([*first, *second]) == [ProbeOutcome.VALID] * 4
     assert second[0].began_s >= first[1].began_s
+
+
+class CrowdedRig(Rig):
+    """Two CPUs, of which others use a share, and an engine with steps as long as a test says."""
+
+    def __init__(self, *, others: float, step_s: float, profile: Applied = LLAMA) -> None:
+        self.others, self.step_s = others, step_s
+        self.asked_s: list[float] = []
+        """Times of the prompts that were sent."""
+        self._engine = LlamaCppModel()
+        self._others_s = self._looked_s = 0.0
+        super().__init__(self._answer, profile)
+
+    def _answer(self, request: LaneRequest) -> LaneAnswer:
+        answer = self._engine.answer(request)
+        if request.body is None:
+            return answer
+        self.asked_s.append(self.clock.monotonic_s())
+        pieces = [
+            (max(gap_s, self.step_s) if gap_s else 0.0, data) for gap_s, data in answer.pieces
+        ]
+        return replace(answer, pieces=pieces)
+
+    async def _no_gpus(self) -> Mapping[str, object] | None:
+        return None
+
+    def cpu(self) -> CpuCounters:
+        """Counters of a box in which the unit uses nothing that counts."""
+        now_s = self.clock.monotonic_s()
+        self._others_s += (now_s - self._looked_s) * 2 * self.others
+        self._looked_s = now_s
+        return CpuCounters(all_s=2 * now_s, busy_s=self._others_s, cpus=2, unit_s=0.0)
+
+
+async def test_a_probe_ends_with_the_first_long_step_on_a_busy_box() -> None:
+    """Others who make a piece of a prompt long keep the rest of it away, and all until they are gone."""
+    rig = CrowdedRig(others=0.5, step_s=0.2)
+    (probe,) = await rig.probe()
+    assert probe.outcome is ProbeOutcome.CROWDED
+    assert probe.detail == "a step of the engine took 200 ms: other programs use 50% of the CPU"
+    assert (probe.raw, len(rig.asked_s)) == (None, 1)
+    (probe,) = await rig.probe()
+    assert (probe.outcome, probe.detail) == (
+        ProbeOutcome.CROWDED,
+        "other programs use 50% of the CPU",
+    )
+    assert len(rig.asked_s) == 1
+    rig.others, rig.step_s = 0.05, 0.0
+    assert outcomes(await rig.probe()) == [ProbeOutcome.VALID] * 2
+
+
+async def test_a_crowd_that_comes_ends_an_answer_within_a_second() -> None:
+    """An answer is given up like a prompt: each of its tokens is a step of the engine."""
+    rig = CrowdedRig(others=0.05, step_s=0.1)
+    course = replace(COURSE, prompts=("lru-cache",), output_tokens=100)
+    probing = asyncio.create_task(rig.probe(course))
+    await advance(8.0)
+    assert rig.steps[-1].state is ProbeStep.WRITING
+    rig.cpu()
+    rig.others = 0.5
+    await advance(1.0)
+    assert probing.done()
+    (probe,) = await probing
+    assert (probe.outcome, probe.raw) == (ProbeOutcome.CROWDED, None)
+
+
+@pytest.mark.parametrize(
+    ("others", "step_s", "profile"),
+    [
+        (0.05, 0.2, LLAMA),
+        (0.5, 0.0, LLAMA),
+        (0.5, 0.2, replace(LLAMA, gpus=(0,))),
+    ],
+)
+async def test_a_slow_engine_is_measured(others: float, step_s: float, profile: Applied) -> None:
+    """Long steps without others, others without long steps, and an engine on GPUs.
+
+    A loss of speed that is the engine's own is found as before, and so is one for which others are the cause while
+    they delay nobody by more than a step.
+    """
+    rig = CrowdedRig(others=others, step_s=step_s, profile=profile)
+    assert ProbeOutcome.CROWDED not in outcomes(await rig.probe())
+    assert len(rig.asked_s) > 1
+
+
+async def test_a_search_for_pieces_ends_on_a_busy_box() -> None:
+    """A size that others have made small is not kept."""
+    rig = CrowdedRig(others=0.5, step_s=0.2)
+    await rig.probe(WARM_UP)
+    assert (rig.prober.piece_tokens(LLAMA), len(rig.asked_s)) == (16, 1)

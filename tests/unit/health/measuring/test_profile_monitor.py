@@ -243,6 +243,17 @@ async def test_busy_profile_is_told_after_hours() -> None:
         assert rig.monitor.report().trouble == ""
 
 
+async def test_a_box_that_others_use_is_no_event() -> None:
+    """Half a day of other programs is told by the status alone, and no loss of speed follows from it."""
+    async with watched(16) as rig:
+        rig.prober.outcome, rig.prober.speed = ProbeOutcome.CROWDED, 0.1
+        assert await rig.run(12) == []
+        assert rig.monitor.report().trouble == "its speed is not measured now: it crowded"
+        rig.prober.outcome, rig.prober.speed = ProbeOutcome.VALID, 1.0
+        assert await rig.run(2) == []
+        assert rig.monitor.report().trouble == ""
+
+
 async def test_kill_during_a_silence_keeps_its_length() -> None:
     """Kills do not begin a silence anew, and time without serving does not belong to it."""
     async with watched() as rig:

@@ -12,6 +12,7 @@ from appliance.planning.probing.pieces import (
     PieceSize,
     PieceTimes,
     continues,
+    crowd_text,
     prefixes,
 )
 from appliance.planning.probing.tasks import CODING_TASKS, prompt_text
@@ -85,3 +86,20 @@ def test_a_piece_goes_on_where_the_one_before_ended() -> None:
     assert not continues(piece(40, 193), piece(180, 93))
     assert continues(piece(6), piece(6, 4))
     assert not continues(piece(6), piece(10, 0))
+
+
+@pytest.mark.parametrize(
+    ("share", "cpus", "is_crowded"),
+    [
+        (None, 2, False),
+        (0.2, 2, False),
+        (0.3, 2, True),
+        (1.0, 1, True),
+        (0.12, 8, True),
+        (0.09, 64, False),
+        (0.11, 64, True),
+    ],
+)
+def test_others_that_may_make_steps_long(share: float | None, cpus: int, is_crowded: bool) -> None:  # noqa: FBT001
+    """Half a core counts on a small box, a tenth on a large one, and nothing where it is not known."""
+    assert bool(crowd_text(share, cpus)) is is_crowded

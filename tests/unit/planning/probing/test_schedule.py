@@ -128,7 +128,10 @@ def test_a_probe_asks_in_turn(
     assert prompts(replace(WARM, rotation=rotation), probe, long_prompt="prefill-512") == names
 
 
-@pytest.mark.parametrize("outcome", [ProbeOutcome.YIELDED, ProbeOutcome.BUSY, ProbeOutcome.CLOCK])
+@pytest.mark.parametrize(
+    "outcome",
+    [ProbeOutcome.YIELDED, ProbeOutcome.BUSY, ProbeOutcome.CLOCK, ProbeOutcome.CROWDED],
+)
 def test_a_yielded_probe_is_repeated_ever_later(outcome: ProbeOutcome) -> None:
     """The same task is asked again after 30 s, then after twice the pause, up to the interval."""
     schedule, pauses, at_s = replace(WARM, last_s=5000.0), [], 6000.0
@@ -205,3 +208,15 @@ def test_silence_goes_on_after_a_restart() -> None:
     assert (schedule.warm_ups, due(schedule).at_s) == (0, schedule.started_s)
     assert after_silence(schedule, schedule.started_s + 1.9 * HOUR_S)[1] is None
     assert after_silence(schedule, schedule.started_s + 2 * HOUR_S)[1] is EventKind.NO_VALID_PROBE
+
+
+def test_a_crowded_box_is_no_silence() -> None:
+    """Silence counts from the last probe that others kept away; one that was told lasts until a valid probe."""
+    crowded = probed(WARM, ProbeOutcome.CROWDED, at_s=1000.0 + 5 * HOUR_S, takes_s=0.0)
+    assert after_silence(crowded, 1000.0 + 10.9 * HOUR_S)[1] is None
+    silent, event = after_silence(crowded, 1000.0 + 11 * HOUR_S)
+    assert event is EventKind.NO_VALID_PROBE
+    still = probed(silent, ProbeOutcome.CROWDED, at_s=1000.0 + 12 * HOUR_S)
+    assert after_silence(still, 1000.0 + 12.1 * HOUR_S)[1] is None
+    busy = probed(WARM, ProbeOutcome.BUSY, at_s=1000.0 + 5 * HOUR_S)
+    assert after_silence(busy, 1000.0 + 6 * HOUR_S)[1] is EventKind.NO_VALID_PROBE
