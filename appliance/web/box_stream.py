@@ -25,9 +25,9 @@ import asyncio
 import contextlib
 import logging
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from appliance.domain.errors import ApplianceError
 from appliance.protocol.alert_requests import AlertEvent
@@ -40,11 +40,15 @@ from appliance.protocol.status_socket import FollowRequest, OperationEvent, Watc
 from appliance.web.box_documents import BoxSource, Document
 
 _log = logging.getLogger(__name__)
+RequestT = TypeVar("RequestT")
+AnswerT = TypeVar("AnswerT")
 
 MOST_WAITING: Final = 256
 """Pieces that wait for one client, each with the events of `GATHER_S`; a switch has some forty events."""
 GATHER_S: Final = 0.05
 _MOST_MISSED: Final = 500
+_MOST_QUESTIONS: Final = 4
+"""Questions for clients that are asked at a time; a daemon's socket takes 16 conversations of this process."""
 _STATUS: Final = "status"
 _FIRST_PAUSE_S: Final = 0.2
 _LONGEST_PAUSE_S: Final = 5.0
@@ -127,6 +131,9 @@ class BoxStream:
         self._gathered: list[StreamEvent] = []
         self._queues: set[asyncio.Queue[Piece | None]] = set()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._questions: dict[object, asyncio.Task[Any]] = {}
+        """Questions that are being asked; clients with the same one wait for the same answer."""
+        self._turns = asyncio.Semaphore(_MOST_QUESTIONS)
         self._last = StreamPosition()
         """Position of a client that has everything."""
 
@@ -197,19 +204,19 @@ class BoxStream:
     async def _newest(self) -> StreamPosition:
         """Return the position of now; a daemon that does not answer has the last one known."""
         with contextlib.suppress(ApplianceError):
-            for event in await self._box.ask_agent_events(
-                MeasurementEventsRequest(most=1, alerts_after=0)
-            ):
+            request = MeasurementEventsRequest(most=1, alerts_after=0)
+            for event in await self._shared(self._box.ask_agent_events, request):
                 self._note(_agent_event(event))
         with contextlib.suppress(ApplianceError):
-            answer = await self._box.ask_supervisor(OperationsRequest(1))
+            answer = await self._shared(self._box.ask_supervisor, OperationsRequest(1))
             for row in objects_in(answer, "operations"):
                 self._note(_recorded(row))
         return self._last
 
     async def _missed(self, position: StreamPosition) -> AsyncIterator[StreamEvent]:
         with contextlib.suppress(ApplianceError):
-            answer = await self._box.ask_supervisor(OperationsRequest(MOST_OPERATIONS))
+            operations = OperationsRequest(MOST_OPERATIONS)
+            answer = await self._shared(self._box.ask_supervisor, operations)
             rows = [_recorded(row) for row in objects_in(answer, "operations")]
             for event in reversed(rows):
                 if event.operation > position.operation:
@@ -218,10 +225,26 @@ class BoxStream:
             request = MeasurementEventsRequest(
                 after=position.measured, most=_MOST_MISSED, alerts_after=position.alert
             )
-            for found in await self._box.ask_agent_events(request):
+            for found in await self._shared(self._box.ask_agent_events, request):
                 told = _agent_event(found)
                 if told is not None:
                     yield told
+
+    async def _shared(
+        self, ask: Callable[[RequestT], Awaitable[AnswerT]], request: RequestT
+    ) -> AnswerT:
+        """Return the answer to a question, asked once for all clients that have it now. Raises `ApplianceError`."""
+
+        async def in_turn() -> AnswerT:
+            async with self._turns:
+                return await ask(request)
+
+        question = self._questions.get(request)
+        if question is None:
+            question = self._questions[request] = asyncio.create_task(in_turn())
+            question.add_done_callback(lambda _: self._questions.pop(request, None))
+        answer: AnswerT = await asyncio.shield(question)
+        return answer
 
     # --- followers -------------------------------------------------------------------
 

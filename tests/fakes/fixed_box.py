@@ -36,6 +36,10 @@ class FixedBox:
     """Looks, and whether each was a person's."""
     gpu_looks: int = 0
     """Looks for which the GPUs had to be read."""
+    questions: int = 0
+    """Questions that are being asked."""
+    most_questions: int = 0
+    """Most of them at a time."""
     followers: int = 0
     """Conversations that are open."""
 
@@ -54,7 +58,8 @@ class FixedBox:
         return self.pages
 
     async def ask_supervisor(self, request: StatusSocketRequest) -> Document:
-        """Return the answer to a request of its type."""
+        """Return the answer to a request of its type, after others could have been asked."""
+        await self._pass()
         return self._answer(request)
 
     async def ask_agent(self, request: HealthRequest) -> Document:
@@ -62,9 +67,16 @@ class FixedBox:
         return self._answer(request)
 
     async def ask_agent_events(self, request: HealthRequest) -> Sequence[HealthEvent]:
-        """Return the events."""
+        """Return the events, after others could have been asked."""
+        await self._pass()
         self.asked.append(request)
         return list(self.agent_events)
+
+    async def _pass(self) -> None:
+        self.questions += 1
+        self.most_questions = max(self.most_questions, self.questions)
+        await asyncio.sleep(0)
+        self.questions -= 1
 
     async def act(self, request: ActRequest) -> str:
         """Return the sentence of the answer."""

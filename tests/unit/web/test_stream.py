@@ -90,6 +90,30 @@ async def test_every_client_sees_every_phase_in_order_over_one_follower(box: Fix
     assert box.followers == 0
 
 
+@pytest.mark.parametrize(
+    ("ids", "most", "asked"),
+    [
+        ([""] * 256, 2, 2),
+        (["m3.a4.o7"] * 256, 4, 5),
+        ([f"m{number}.a0.o0" for number in range(256)], 4, 300),
+    ],
+    ids=["new", "back at one position", "back at positions of their own"],
+)
+async def test_many_clients_at_once_ask_few_questions(
+    box: FixedBox, ids: Sequence[str], most: int, asked: int
+) -> None:
+    """Clients that begin together share their questions, and the daemons have few at a time of this process."""
+    stream = BoxStream(box, gather_s=0.0)
+    clients = [stream.events(last_id) for last_id in ids]
+    # A client that comes back has the measurement that it missed, or all that there is, as well.
+    counts = [2 if last_id and not last_id.startswith("m3") else 1 for last_id in ids]
+    await asyncio.gather(*map(taken, clients, counts))
+    assert box.most_questions <= most
+    assert len(box.asked) <= asked
+    for client in clients:
+        await client.aclose()
+
+
 async def test_a_client_that_comes_back_is_told_what_it_missed_once(box: FixedBox) -> None:
     """Operations by their records, measurements and alerts as they were; then what happens."""
     box.answers[OperationsRequest] = {"operations": [{"id": 9}, {"id": 8}, {"id": 7}, {"id": 6}]}
