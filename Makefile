@@ -112,7 +112,7 @@ check-options: $(VENV)/.complete
 check-shells: $(VENV)/.complete
 	$(BIN)/python -m tests.bench.shells_check
 
-## check-clients: the clients that people have through switches, holds and failures; installs them (400 MB) in
+## check-clients: the clients that people have through switches, holds and failures; installs them (500 MB, npm) in
 ## .cache; minutes (root)
 check-clients: $(VENV)/.complete
 	$(BIN)/python -m tests.client_check

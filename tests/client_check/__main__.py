@@ -3,13 +3,14 @@
 The SDKs of OpenAI and Anthropic, LiteLLM and the program llm ask, whole and as a stream, with tools, while a model
 serves, through a switch, through one that cuts answers, during a hold and a command of an operator, after a failed
 start, with a wrong name and with a wrong key. Each must be answered, or show the sentence that says what to do. Before
-that the SDKs decode what the gateway adds to streams. They are installed in .cache on the first run (400 MB) and run in
-the network of the box. ``make check-clients``, by root.
+that they, LangChain and decoders for JavaScript decode what the gateway adds to streams. All are installed in .cache on
+the first run (500 MB, with npm); the first four run in the network of the box. ``make check-clients``, by root.
 
-The table of all that was shown goes to stderr. The last line is one JSON object: ``asks``, ``failed``.
+The table of all that was shown goes to stderr. The last line is one JSON object: ``decodings``, ``asks``, ``failed``.
 """
 
 import json
+import shutil
 import subprocess
 import sys
 import venv
@@ -19,10 +20,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from appliance.domain.gateway import Api, Refusal
+from appliance.domain.gateway import Refusal
 from appliance.planning.routing import refusals
-from appliance.planning.routing.error_format import encode_error_event, encode_sign_of_life
 from tests.bench.machine import prepared, report, say
+from tests.client_check.streams import check_decoding
 from tests.programs import ROOT
 from tests.system.fleet import PROFILES, Fleet
 from tests.system.rig import Box
@@ -34,8 +35,19 @@ VERSIONS: Final[Mapping[str, str]] = {
     "litellm": "1.106.2",
     "llm": "0.32.1",
 }
+DECODING: Final = ("langchain-openai==1.7.4",)
+"""Packages that only decode streams."""
 NEEDED: Final = ("mcp==2.3.0",)
 """Packages that a client imports and does not bring along: LiteLLM, for tools."""
+JAVASCRIPT: Final = (
+    "openai@6.49.0",
+    "@anthropic-ai/sdk@1.14.0",
+    "@langchain/core@1.4.0",
+    "@microsoft/fetch-event-source@2.0.1",
+    "eventsource@4.1.1",
+    "eventsource-parser@3.1.1",
+)
+"""Packages for JavaScript, which only decode streams."""
 CLIENTS: Final = tuple(VERSIONS)
 NAMES: Final = ("smol", "smol-long")
 BROKEN: Final = "broken"
@@ -64,22 +76,6 @@ warm_up = "none"
 [command]
 argv = ["/usr/bin/python3", "-I", "/usr/local/lib/tool-engine.py", "{port}"]
 """
-
-_PATHS: Final = {
-    Api.CHAT: "/v1/chat/completions",
-    Api.COMPLETIONS: "/v1/completions",
-    Api.RESPONSES: "/v1/responses",
-    Api.ANTHROPIC: "/v1/messages",
-}
-_EVENTS: Final = {
-    Api.CHAT: 'data: {"id":"1","choices":[{"index":0,"delta":{"content":"one"}}]}\n\n',
-    Api.COMPLETIONS: 'data: {"id":"1","choices":[{"index":0,"text":"one"}]}\n\n',
-    Api.RESPONSES: "event: response.output_text.delta\n"
-    'data: {"type":"response.output_text.delta","delta":"one"}\n\n',
-    Api.ANTHROPIC: "event: content_block_delta\n"
-    'data: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"one"}}\n\n',
-}
-"""One event of an engine in each API."""
 
 Json = dict[str, Any]
 
@@ -201,11 +197,13 @@ def environment() -> Path:
     """Return the directory of the clients' programs, which are installed if need be."""
     programs = _CACHE / "venv/bin"
     stamp = _CACHE / "versions.json"
-    wanted = json.dumps(VERSIONS)
+    packages = [*NEEDED, *DECODING, *(f"{name}=={version}" for name, version in VERSIONS.items())]
+    wanted = json.dumps([packages, JAVASCRIPT])
     if not stamp.exists() or stamp.read_text("utf-8") != wanted:
         venv.create(_CACHE / "venv", with_pip=True, clear=True)
-        packages = [*NEEDED, *(f"{name}=={version}" for name, version in VERSIONS.items())]
         subprocess.run([programs / "python", "-m", "pip", "install", "-q", *packages], check=True)
+        command = ["npm", "install", "--silent", "--no-save", "--prefix", str(_CACHE)]
+        subprocess.run([*command, *JAVASCRIPT], check=True)
         stamp.write_text(wanted, "utf-8")
     return programs
 
@@ -336,38 +334,12 @@ def listed(models: Sequence[Json]) -> int:
     return sum(found.get(name, ("", None))[0] != value for name, value in wanted.items())
 
 
-def decoded(programs: Path) -> int:
-    """Check how the SDKs decode what the gateway adds to streams; return the number of faults."""
-    bodies, wanted = {}, {}
-    for api, path in _PATHS.items():
-        sign = encode_sign_of_life(api, path, "smol", 1.0).decode()
-        error = encode_error_event(api, refusals.ENGINE_FAILED).decode()
-        for what, body, count, shown in (
-            ("held", 2 * sign + _EVENTS[api], 1, ""),
-            ("refused", 2 * sign + error, 0, refusals.ENGINE_FAILED.message),
-            ("broken", _EVENTS[api] + error, 1, refusals.ENGINE_FAILED.message),
-        ):
-            bodies[f"{path} {what}"], wanted[f"{path} {what}"] = body, (count, shown)
-    done = subprocess.run(
-        [programs / "python", _DECODING],
-        input=json.dumps(bodies),
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-    )
-    failed = 0
-    for case, (count, shown) in json.loads(done.stdout).items():
-        good = count == wanted[case][0] and bool(shown) == bool(wanted[case][1])
-        good = good and wanted[case][1] in shown
-        failed += not good
-        say(f"  {'✓' if good else '✗'} {case}: {count} events {shown}")
-    return failed
-
-
 def main() -> int:
     """Run the check; the exit status is 1 where a client got neither an answer nor a remedy."""
     programs = environment()
-    undecoded = decoded(programs)
+    # Node looks for packages beside the program.
+    javascript = shutil.copy(_DECODING.with_suffix(".mjs"), _CACHE)
+    decodings, undecoded = check_decoding([[programs / "python", _DECODING], ["node", javascript]])
     with prepared(install) as image, Box(image) as box:
         fleet = Fleet(box)
         key = furnish(fleet)
@@ -381,7 +353,7 @@ def main() -> int:
                 refused(refusals.KEY_UNKNOWN),
             )
     failed = undecoded + asker.failed + stranger.failed
-    report({"asks": asker.asks + stranger.asks, "failed": failed})
+    report({"decodings": decodings, "asks": asker.asks + stranger.asks, "failed": failed})
     return int(failed > 0)
 
 

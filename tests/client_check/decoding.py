@@ -1,68 +1,96 @@
-"""Streams as the SDKs of OpenAI and Anthropic decode them. Runs where the clients are installed.
+"""Streams as clients for Python decode them. Runs where the clients are installed.
 
-Reads one JSON object from stdin, the body of a stream by its case, ``PATH what``; serves them on
-loopback, has the SDK of each path ask for them, and writes what it handed out and raised.
+Its argument is the address of the server of streams; stdin has one JSON object, the API of each stream by the model to
+ask for. It writes by client and model the text that the client handed out, and the error that it raised.
 """
 
 import json
 import sys
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, ClassVar
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from typing import Any
 
 import anthropic
+import litellm
 import openai
+from langchain_openai import ChatOpenAI
 
-ASKED: dict[str, Any] = {"messages": [{"role": "user", "content": "hello"}], "stream": True}
+MESSAGES: Any = [{"role": "user", "content": "hello"}]
+Ask = Callable[[str], Iterator[str]]
 
-
-class Served(BaseHTTPRequestHandler):
-    """Answers with the body of the case that `model` names."""
-
-    bodies: ClassVar[dict[str, str]] = {}
-
-    def do_POST(self) -> None:
-        """Answer one request."""
-        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        self.send_response(200)
-        self.send_header("Content-Type", "text/event-stream")
-        self.end_headers()
-        self.wfile.write(self.bodies[asked["model"]].encode())
-
-    def log_message(self, *_: object) -> None:
-        """Say nothing of requests."""
+litellm.telemetry = False
+litellm.suppress_debug_info = True
 
 
-def pieces(base: str, case: str) -> Any:
-    """Return the stream of a case."""
-    path = case.partition(" ")[0]
-    if path == "/v1/messages":
-        claude = anthropic.Anthropic(base_url=base, api_key="x", max_retries=0)
-        return claude.messages.create(model=case, max_tokens=9, **ASKED)
-    client = openai.OpenAI(base_url=f"{base}/v1", api_key="x", max_retries=0)
-    if path == "/v1/chat/completions":
-        return client.chat.completions.create(model=case, **ASKED)
-    if path == "/v1/completions":
-        return client.completions.create(model=case, prompt="hello", stream=True)
-    return client.responses.create(model=case, input="hello", stream=True)
+def _deltas(pieces: Iterable[Any]) -> Iterator[str]:
+    for piece in pieces:
+        yield from (choice.delta.content or "" for choice in piece.choices)
+
+
+def _texts(pieces: Iterable[Any]) -> Iterator[str]:
+    for piece in pieces:
+        yield from (choice.text or "" for choice in piece.choices)
+
+
+def clients(base: str) -> Mapping[str, Mapping[str, Ask]]:
+    """Return what asks for the text of a model, by client and API."""
+    sdk = openai.OpenAI(base_url=f"{base}/v1", api_key="x", max_retries=0)
+    claude = anthropic.Anthropic(base_url=base, api_key="x", max_retries=0)
+    chat = partial(ChatOpenAI, base_url=f"{base}/v1", api_key="x", max_retries=0)
+    lite = partial(litellm.completion, messages=MESSAGES, api_key="x", stream=True, num_retries=0)
+
+    def responses(model: str) -> Iterator[str]:
+        pieces: Any = sdk.responses.create(model=model, input="hello", stream=True)
+        return (piece.delta for piece in pieces if piece.type == "response.output_text.delta")
+
+    def messages(model: str) -> Iterator[str]:
+        pieces = claude.messages.create(model=model, max_tokens=9, messages=MESSAGES, stream=True)
+        return (piece.delta.text for piece in pieces if piece.type == "content_block_delta")
+
+    def langchain(model: str, *, of_responses: bool) -> Iterator[str]:
+        asked = chat(model=model, use_responses_api=of_responses)
+        return (str(piece.text) for piece in asked.stream("hello"))
+
+    return {
+        "openai": {
+            "chat": lambda model: _deltas(
+                sdk.chat.completions.create(model=model, messages=MESSAGES, stream=True)
+            ),
+            "completions": lambda model: _texts(
+                sdk.completions.create(model=model, prompt="hello", stream=True)
+            ),
+            "responses": responses,
+        },
+        "anthropic": {"anthropic": messages},
+        "langchain-openai": {
+            "chat": partial(langchain, of_responses=False),
+            "responses": partial(langchain, of_responses=True),
+        },
+        "litellm": {
+            "chat": lambda model: _deltas(lite(model=f"openai/{model}", api_base=f"{base}/v1")),
+            "anthropic": lambda model: _deltas(lite(model=f"anthropic/{model}", api_base=base)),
+        },
+    }
 
 
 def main() -> None:
-    """Ask for each case, and write the outcomes."""
-    Served.bodies = json.load(sys.stdin)
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Served)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    found = {}
-    for case in Served.bodies:
-        got, error = 0, ""
-        try:
-            for piece in pieces(f"http://127.0.0.1:{server.server_port}", case):
-                got += getattr(piece, "id", None) != "waiting"
-        except (openai.APIError, anthropic.APIError) as raised:
-            error = str(raised)
-        except Exception as raised:  # noqa: BLE001 - a client that fails at what it was sent
-            error = f"FAILS: {raised!r}"
-        found[case] = [got, error]
+    """Ask for each stream, and write the outcomes."""
+    models: dict[str, str] = json.load(sys.stdin)
+    found: dict[str, dict[str, tuple[str, str]]] = {}
+    for client, asks in clients(sys.argv[1]).items():
+        found[client] = {}
+        for model, api in models.items():
+            if api not in asks:
+                continue
+            text, error = "", ""
+            try:
+                for piece in asks[api](model):
+                    text += piece
+            except (openai.APIError, anthropic.APIError) as raised:
+                error = str(raised)
+            except Exception as raised:  # noqa: BLE001 - a client that fails at what it was sent
+                text, error = f"FAILS after {text!r}", repr(raised)
+            found[client][model] = text, error
     sys.stdout.write(json.dumps(found))
 
 

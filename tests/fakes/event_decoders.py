@@ -1,7 +1,8 @@
 """Decoders of event streams, one for each rule that clients are known to decode by.
 
-The rules are those of the clients' sources; the code is ours. Each takes the bytes that a client
-receives and yields the events that it hands to its user: objects, parsed. An error that the client
+The code is ours; the rules are those of the clients, and each says how it is known: *run*, ``make
+check-clients`` runs the client on the same streams; *read*, in the source of the release that is named. Each takes the
+bytes that a client receives and yields the events that it hands to its user: objects, parsed. An error that the client
 shows its user is `ShownError`; whatever else is raised is a client that fails at what it was sent.
 """
 
@@ -30,7 +31,6 @@ class Event:
 
 
 _LINE_END: Final = re.compile(rb"\r\n|\r|\n")
-_PAIR: Final = re.compile(rb"\r\n\r\n|\n\n|\r\r")
 
 
 def _parsed(data: str) -> Json:
@@ -42,53 +42,68 @@ def _parsed(data: str) -> Json:
     return found
 
 
-def _openai_events(body: bytes) -> Iterator[Event]:
-    """The SDKs of OpenAI and Anthropic: whole blocks, then line by line; an empty event is none."""
-    end = 0
-    for pair in _PAIR.finditer(body):
-        block, end = body[end : pair.end()], pair.end()
-        name, data = "", []
-        for raw in _LINE_END.split(block):
-            field, _, value = raw.decode().partition(":")
-            value = value.removeprefix(" ")
-            if field == "event":
-                name = value
-            elif field == "data":
-                data.append(value)
-        if name or data:
-            yield Event(name, "\n".join(data))
+def _openai_events(body: bytes, *, counts_ids: bool) -> Iterator[Event]:
+    """The SDKs of OpenAI and Anthropic: an event at each empty line after a name or data.
+
+    With `counts_ids`, an `id` makes an event of each empty line after it, and a `retry` of the next.
+    """
+    name, data, last_id, retry = "", list[str](), "", ""
+    # What follows the last line end is at most a field, and nothing dispatches it.
+    *lines, _ = _LINE_END.split(body)
+    for raw in lines:
+        if not raw:
+            if name or data or (counts_ids and (last_id or retry)):
+                yield Event(name, "\n".join(data))
+            name, data, retry = "", [], ""
+            continue
+        field, _, value = raw.decode().partition(":")
+        value = value.removeprefix(" ")
+        if field == "event":
+            name = value
+        elif field == "data":
+            data.append(value)
+        elif field == "id":
+            last_id = value
+        elif field == "retry":
+            retry = value
 
 
-def openai_sdk(body: bytes) -> Iterator[Json]:
-    """OpenAI's SDKs for Python and JavaScript, and LangChain for Python, which uses the first."""
-    for event in _openai_events(body):
+def _of_openai(events: Iterator[Event]) -> Iterator[Json]:
+    for event in events:
         if event.data.startswith("[DONE]"):
             return
         yield _parsed(event.data)
 
 
-_ANTHROPIC_EVENTS: Final = frozenset(
-    {
-        *("message_start", "message_delta", "message_stop"),
-        *("content_block_start", "content_block_delta", "content_block_stop"),
-    }
-)
+def openai_python(body: bytes) -> Iterator[Json]:
+    """OpenAI's SDK for Python, and LangChain for Python, which uses it (run)."""
+    return _of_openai(_openai_events(body, counts_ids=True))
+
+
+def openai_javascript(body: bytes) -> Iterator[Json]:
+    """OpenAI's SDK for JavaScript (run)."""
+    return _of_openai(_openai_events(body, counts_ids=False))
 
 
 def anthropic_sdk(body: bytes) -> Iterator[Json]:
-    """Anthropic's SDKs: events by their names, others are left out."""
-    for event in _openai_events(body):
+    """Anthropic's SDKs for Python and JavaScript (run): events that have a name and data, pings apart."""
+    for event in _openai_events(body, counts_ids=True):
         if event.name == "error":
             raise ShownError(json.loads(event.data)["error"]["message"])
-        if event.name in _ANTHROPIC_EVENTS:
+        if event.name not in {"", "ping"} and event.data:
             yield json.loads(event.data)
 
 
-def _go_events(body: bytes, *, skips_empty: bool) -> Iterator[Event]:
-    """openai-go: an event at each empty line, until its fix also without any data."""
+def _lines_of_go(body: bytes) -> Iterator[str]:
+    # The line after the last end is read too, and can dispatch nothing.
+    *lines, _ = body.split(b"\n")
+    return (raw.removesuffix(b"\r").decode() for raw in lines)
+
+
+def _go_events(lines: Iterator[str], *, skips_empty: bool) -> Iterator[Event]:
+    """An event at each empty line, or at each with data before it; the name of one without data is dropped."""
     name, data = "", ""
-    for raw in body.split(b"\n"):
-        line = raw.removesuffix(b"\r").decode()
+    for line in lines:
         if not line:
             if data or not skips_empty:
                 yield Event(name, data)
@@ -103,33 +118,60 @@ def _go_events(body: bytes, *, skips_empty: bool) -> Iterator[Event]:
 
 
 def _openai_go(body: bytes, *, skips_empty: bool) -> Iterator[Json]:
-    # A scanner of lines has no line after the last end.
-    for event in _go_events(body.removesuffix(b"\n"), skips_empty=skips_empty):
+    for event in _go_events(_lines_of_go(body), skips_empty=skips_empty):
+        if event.data.startswith("[DONE]"):
+            return
+        found = json.loads(event.data)
+        if "error" in found:
+            # Be it null: whether there is one is all that is asked.
+            raise ShownError((found["error"] or {}).get("message", ""))
+        yield found
+
+
+def openai_go_before_its_fix(body: bytes) -> Iterator[Json]:
+    """openai-go before its pull request 621 (read in its issue 556, of 3.7.0): what an empty line ends is an event, be it empty."""
+    return _openai_go(body, skips_empty=False)
+
+
+def openai_go(body: bytes) -> Iterator[Json]:
+    """openai-go since then (read in its `ssestream`): an empty line without data before it is no event."""
+    return _openai_go(body, skips_empty=True)
+
+
+def anthropic_go(body: bytes) -> Iterator[Json]:
+    """anthropic-sdk-go (read in its `ssestream`): an event at each empty line, those without a name left out."""
+    for event in _go_events(_lines_of_go(body), skips_empty=False):
+        if event.name == "error":
+            raise ShownError(json.loads(event.data)["error"]["message"])
+        if event.name not in {"", "ping"}:
+            yield json.loads(event.data)
+
+
+def _lines_of_callbacks(body: bytes) -> Iterator[str]:
+    *lines, _ = _LINE_END.split(body)
+    return (raw.decode() for raw in lines)
+
+
+def langchain_javascript(body: bytes) -> Iterator[Json]:
+    """Models of LangChain for JavaScript without an SDK (run): data of an event `error` are shown as they are."""
+    for event in _go_events(_lines_of_callbacks(body), skips_empty=True):
+        if event.name == "error":
+            raise ShownError(json.loads(event.data)["error"]["message"])
         if event.data.startswith("[DONE]"):
             return
         yield _parsed(event.data)
 
 
-def openai_go_before_its_fix(body: bytes) -> Iterator[Json]:
-    """openai-go: what an empty line ends is an event, be it empty."""
-    return _openai_go(body, skips_empty=False)
-
-
-def openai_go(body: bytes) -> Iterator[Json]:
-    """openai-go since its fix."""
-    return _openai_go(body, skips_empty=True)
-
-
-def langchain_js(body: bytes) -> Iterator[Json]:
-    """LangChain for JavaScript, and fetch-event-source: an event at each empty line, dropped without data."""
-    for event in _go_events(body, skips_empty=True):
+def fetch_event_source(body: bytes) -> Iterator[Json]:
+    """fetch-event-source of Microsoft (run): an event at each empty line, be it empty, for a callback that parses it."""
+    for event in _go_events(_lines_of_callbacks(body), skips_empty=False):
         if event.data.startswith("[DONE]"):
             return
         yield _parsed(event.data)
 
 
 def event_source(body: bytes) -> Iterator[Json]:
-    """A browser's EventSource, by the HTML standard, fed byte by byte; half an event at the end is dropped."""
+    """The package eventsource, a browser's EventSource (run), fed byte by byte; half an event at the end is dropped."""
     for event in _standard_events(body, strict=False):
         if event.data == "[DONE]":
             return
@@ -137,7 +179,7 @@ def event_source(body: bytes) -> Iterator[Json]:
 
 
 def strict_standard(body: bytes) -> Iterator[Json]:
-    """A decoder by the standard's grammar, which refuses fields that it does not name."""
+    """eventsource-parser, with its errors raised (run): the standard's grammar, and no field that it does not name."""
     for event in _standard_events(body, strict=True):
         if event.data == "[DONE]":
             return
@@ -172,7 +214,7 @@ def _standard_events(body: bytes, *, strict: bool) -> Iterator[Event]:
 
 
 def block_splitter(body: bytes) -> Iterator[Json]:
-    """The benchmark of vLLM and many scripts: blocks between empty lines, each one line of data."""
+    """The benchmark of vLLM and many scripts (read): blocks between empty lines, each one line of data."""
     *blocks, _ = body.split(b"\n\n")
     for raw in blocks:
         block = raw.decode().strip()
@@ -196,12 +238,15 @@ def line_reader(body: bytes) -> Iterator[Json]:
         yield _parsed(data)
 
 
-_OF_ALL: Final = (openai_sdk, openai_go_before_its_fix, openai_go, langchain_js, event_source)
-_OF_LINES: Final = (*_OF_ALL, strict_standard)
+_OF_ALL: Final = (langchain_javascript, fetch_event_source, event_source, strict_standard)
+_OF_OPENAI: Final = (
+    *(openai_python, openai_javascript, openai_go_before_its_fix, openai_go),
+    *_OF_ALL,
+)
 DECODERS: Final[Mapping[Api, tuple[Decoder, ...]]] = {
-    Api.CHAT: (*_OF_LINES, block_splitter, line_reader),
-    Api.COMPLETIONS: (*_OF_LINES, block_splitter, line_reader),
-    Api.RESPONSES: _OF_LINES,
-    Api.ANTHROPIC: (anthropic_sdk, event_source, strict_standard, langchain_js),
+    Api.CHAT: (*_OF_OPENAI, block_splitter, line_reader),
+    Api.COMPLETIONS: (*_OF_OPENAI, block_splitter, line_reader),
+    Api.RESPONSES: _OF_OPENAI,
+    Api.ANTHROPIC: (anthropic_sdk, anthropic_go, *_OF_ALL),
 }
 """Decoders by the API whose clients use them."""

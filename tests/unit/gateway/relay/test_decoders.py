@@ -1,54 +1,31 @@
 """Additions of the gateway to streams, as the decoders of clients take it."""
 
 import gzip
-import json
+import re
 from collections.abc import Iterator
 from typing import Any, Final
 
 import pytest
 
 from appliance.domain.gateway import Api, Standing
+from appliance.planning.routing.refusals import ENGINE_FAILED
+from tests.fakes.added_streams import (
+    MODEL,
+    NOW_UNIX_S,
+    PATHS,
+    PIECES,
+    TEXTS,
+    added_streams,
+    engine_stream,
+)
 from tests.fakes.engine_server import CHUNKED, EVENTS, LAST, Talk, chunk
-from tests.fakes.event_decoders import DECODERS, Decoder, ShownError
+from tests.fakes.event_decoders import DECODERS, Decoder, ShownError, block_splitter
 from tests.unit.gateway.relay.rig import Rig, post, rigged
 
-PATHS: Final = {
-    Api.CHAT: "/v1/chat/completions",
-    Api.COMPLETIONS: "/v1/completions",
-    Api.RESPONSES: "/v1/responses",
-    Api.ANTHROPIC: "/v1/messages",
-}
-PIECES: Final[dict[Api, list[tuple[str, dict[str, Any]]]]] = {
-    Api.CHAT: [
-        ("", {"id": "c1", "choices": [{"index": 0, "delta": {"role": "assistant"}}]}),
-        ("", {"id": "c1", "choices": [{"index": 0, "delta": {"content": "one \u00fc"}}]}),
-    ],
-    Api.COMPLETIONS: [
-        ("", {"id": "c1", "choices": [{"index": 0, "text": "one"}]}),
-        ("", {"id": "c1", "choices": [{"index": 0, "text": "two"}]}),
-    ],
-    Api.RESPONSES: [
-        ("response.created", {"type": "response.created", "sequence_number": 0}),
-        ("response.output_text.delta", {"type": "response.output_text.delta", "delta": "one"}),
-    ],
-    Api.ANTHROPIC: [
-        ("message_start", {"type": "message_start", "message": {}}),
-        ("content_block_delta", {"type": "content_block_delta", "delta": {"text": "one"}}),
-    ],
-}
 CASES: Final = [(api, decoder) for api, decoders in DECODERS.items() for decoder in decoders]
 each_decoder = pytest.mark.parametrize(
     ("api", "decoder"), CASES, ids=[f"{api}-{decoder.__name__}" for api, decoder in CASES]
 )
-
-
-def stream_of(api: Api, line_end: bytes = b"\n") -> bytes:
-    """Return the events of an engine."""
-    out = b""
-    for name, piece in PIECES[api]:
-        out += b"event: %b%b" % (name.encode(), line_end) if name else b""
-        out += b"data: %b%b" % (json.dumps(piece, ensure_ascii=False).encode(), line_end * 2)
-    return out
 
 
 def decoded(decoder: Decoder, body: bytes) -> tuple[list[dict[str, Any]], str]:
@@ -71,7 +48,7 @@ async def held(rig: Rig, api: Api) -> bytes:
     """Return the body of a stream that is held until a sign of life was sent, and is then answered."""
     rig.tell(Standing.STARTING)
     caller = await rig.connect()
-    await caller.send(post({"model": "genesis", "stream": True}, path=PATHS[api]))
+    await caller.send(post({"model": MODEL, "stream": True}, path=PATHS[api]))
     await caller.begun()
     rig.tell(Standing.SERVING)
     answer = await caller.answer()
@@ -79,35 +56,49 @@ async def held(rig: Rig, api: Api) -> bytes:
     return answer.body
 
 
+@each_decoder
+def test_decoders_take_what_is_added(api: Api, decoder: Decoder) -> None:
+    """A decoder hands out the engine's events, all and no others, and shows the refusal after them."""
+    for stream in added_streams(api):
+        if b"\r\n" in stream.body and decoder is block_splitter:
+            continue
+        whole = [piece for _, piece in PIECES[api]][: stream.events]
+        assert decoded(decoder, stream.body) == (whole, stream.shown), stream.name
+
+
+def of_table(api: Api, body: bytes) -> tuple[int, str]:
+    """Return the events and the message of the stream of the table that this is."""
+    timeless = re.sub(rb'"created": ?\d+', b'"created":%d' % NOW_UNIX_S, body)
+    found = [stream for stream in added_streams(api) if stream.body == timeless]
+    assert found, f"not in the table that clients are checked with: {body!r}"
+    return found[0].events, found[0].shown
+
+
 @pytest.mark.parametrize("api", PATHS)
 async def test_signs_of_life(api: Api) -> None:
-    """No decoder fails at a sign of life before the events, nor loses one after it."""
+    """A stream that was held is signs of life and the engine's events."""
 
     async def script(talk: Talk) -> None:
         while True:
             await talk.request()
-            await talk.say(EVENTS, chunk(stream_of(api)), LAST)
+            await talk.say(EVENTS, chunk(engine_stream(api)), LAST)
 
     async with rigged(script) as rig:
         body = await held(rig, api)
-    assert body.endswith(stream_of(api))
-    assert len(body) > len(stream_of(api))
-    for decoder in DECODERS[api]:
-        assert decoded(decoder, body) == ([piece for _, piece in PIECES[api]], "")
+    assert of_table(api, body) == (len(TEXTS), "")
+    assert len(body) > len(engine_stream(api))
 
 
 @pytest.mark.parametrize("api", PATHS)
 async def test_errors_after_signs_of_life(api: Api) -> None:
-    """An engine's error, and a refusal, of a held stream are shown by every decoder."""
+    """An engine's end is an error after the signs of life."""
 
     async def script(talk: Talk) -> None:
         await talk.request()
 
     async with rigged(script) as rig:
         body = await held(rig, api)
-    for decoder in DECODERS[api]:
-        events, shown = decoded(decoder, body)
-        assert (events, shown[:28]) == ([], "the engine closed the connec")
+    assert of_table(api, body) == (0, ENGINE_FAILED.message)
 
 
 def cuts(body: bytes) -> Iterator[int]:
@@ -121,7 +112,8 @@ def cuts(body: bytes) -> Iterator[int]:
 @pytest.mark.parametrize("api", PATHS)
 async def test_an_engine_that_dies_within_an_event(api: Api, line_end: bytes) -> None:
     """Wherever a stream is cut, clients get its whole events, then the error, and no half event."""
-    stream = stream_of(api, line_end)
+    stream = engine_stream(api, line_end)
+    ends = [len(engine_stream(api, line_end, events=n)) for n in range(1, len(TEXTS) + 1)]
     at = 0
 
     async def script(talk: Talk) -> None:
@@ -132,16 +124,10 @@ async def test_an_engine_that_dies_within_an_event(api: Api, line_end: bytes) ->
 
     async with rigged(script) as rig:
         for at in cuts(stream):
-            answer = await rig.ask(post({"model": "genesis", "stream": True}, path=PATHS[api]))
+            answer = await rig.ask(post({"model": MODEL, "stream": True}, path=PATHS[api]))
             assert answer.whole
-            body = answer.body
-            ends = [stream.find(line_end * 2) + 2 * len(line_end), len(stream)]
-            whole = [piece for _, piece in PIECES[api]][: sum(end <= at for end in ends)]
-            for decoder in DECODERS[api]:
-                if line_end == b"\r\n" and decoder.__name__ == "block_splitter":
-                    continue
-                events, shown = decoded(decoder, body)
-                assert (events, shown[:28]) == (whole, "the engine closed the connec"), (at, body)
+            whole = sum(end <= at for end in ends)
+            assert of_table(api, answer.body) == (whole, ENGINE_FAILED.message), at
 
 
 async def test_an_event_that_waits_for_too_long_is_broken_off() -> None:
@@ -163,7 +149,7 @@ async def test_an_event_that_waits_for_too_long_is_broken_off() -> None:
     async with rigged(script) as rig:
         for ending in (b"", b"x\n", b"\n\ndata: 2\n\n"):
             caller = await rig.connect()
-            await caller.send(post({"model": "genesis", "stream": True}))
+            await caller.send(post({"model": MODEL, "stream": True}))
             answer = await caller.answer()
             assert answer.body.startswith(long[:300_000])
             assert answer.whole == (len(ending) > 4)
@@ -188,7 +174,7 @@ async def test_pieces_of_events_are_put_together() -> None:
 
     async with rigged(script) as rig:
         caller = await rig.connect()
-        await caller.send(post({"model": "genesis", "stream": True}))
+        await caller.send(post({"model": MODEL, "stream": True}))
         sent = await caller.reader.readuntil(LAST)
     whole = (b"data: 1\n\n: alive\n", b": alive\n", b"data: 2\r\n\r\n", b"event: x\ndata: 3\n\n")
     assert sent.partition(b"\r\n\r\n")[2] == b"".join(map(chunk, (*whole, b"data: 4"))) + LAST
@@ -199,7 +185,7 @@ async def test_pieces_of_events_are_put_together() -> None:
 async def test_coded_streams_are_broken_off(coding: str, *, opened: bool) -> None:
     """A coded stream is broken off, and no plain text is added to it."""
     coded = EVENTS.replace(b"\r\n\r\n", b"\r\nContent-Encoding: %b\r\n\r\n" % coding.encode())
-    body = gzip.compress(stream_of(Api.CHAT) * 10)[:30]
+    body = gzip.compress(engine_stream(Api.CHAT) * 10)[:30]
 
     async def script(talk: Talk) -> None:
         await talk.request()
@@ -210,7 +196,7 @@ async def test_coded_streams_are_broken_off(coding: str, *, opened: bool) -> Non
         if opened:
             assert b"engine" in await held(rig, Api.CHAT)
             return
-        answer = await rig.ask(post({"model": "genesis", "stream": True}))
+        answer = await rig.ask(post({"model": MODEL, "stream": True}))
         assert (answer.body, answer.whole) == (body, False)
         assert answer.headers["content-encoding"] == coding.strip()
 
@@ -218,14 +204,14 @@ async def test_coded_streams_are_broken_off(coding: str, *, opened: bool) -> Non
 async def test_a_coded_stream_goes_on_as_it_is() -> None:
     """A coded stream that an engine ends is passed on byte for byte."""
     coded = EVENTS.replace(b"\r\n\r\n", b"\r\nContent-Encoding: gzip\r\n\r\n")
-    body = gzip.compress(stream_of(Api.CHAT))
+    body = gzip.compress(engine_stream(Api.CHAT))
 
     async def script(talk: Talk) -> None:
         await talk.request()
         await talk.say(coded, *(chunk(body[n : n + 7]) for n in range(0, len(body), 7)), LAST)
 
     async with rigged(script) as rig:
-        answer = await rig.ask(post({"model": "genesis", "stream": True}))
+        answer = await rig.ask(post({"model": MODEL, "stream": True}))
         assert (answer.body, answer.whole) == (body, True)
 
 
