@@ -23,6 +23,7 @@ _CHAT: Final = "/v1/chat/completions"
 _LARGE: Final = 63 << 20
 _PACE_S: Final = 0.5
 _AGAIN_S: Final = 0.05
+_ABANDON_S: Final = 0.01
 
 
 def head(
@@ -152,6 +153,14 @@ def churn(port: int) -> None:
             _connected(port).close()
 
 
+def _abandon(request: bytes, port: int) -> None:
+    """Ask, hang up before the answer, and ask again; a connection is kept for a hundredth of a second."""
+    while True:
+        with suppress(OSError), _connected(port) as client:
+            client.send(request)
+            time.sleep(_ABANDON_S)
+
+
 Body = Callable[[], bytes]
 """Makes a body where it is needed: some have 63 MiB."""
 
@@ -274,6 +283,7 @@ ATTACKS: Final[Mapping[str, Callable[[int], None]]] = {
     "half-closed connections": Crowd(CROWD, whole(_chat(1000, "other"), SILENT), half=True),
     "websockets": Crowd(CROWD, head(SOCKET, 0, _UPGRADE, "GET"), b"x"),
     "held requests": Crowd(CROWD, whole(_chat(100_000, "coming"))),
+    "held requests whose clients leave": partial(_abandon, whole(_chat(1000, "coming"))),
     "models that are not there": Crowd(CROWD, whole(_chat(1000, "missing"))),
     "connections that come and go": churn,
     **(

@@ -25,6 +25,7 @@ from tests.fakes.gateway_states import routed
 from tests.fakes.operator_accounts import token_desk
 from tests.fakes.profiles import FakeProfiles, applied, catalogue
 from tests.fakes.supervisor_ports import FakePorts
+from tests.fakes.units import FakeUnits
 from tests.unit.gateway.test_switching import Box, Engine, relaying, serving_engines
 from tests.waiting import until
 
@@ -132,6 +133,39 @@ async def test_a_switch_that_fails_is_told_to_who_asked_for_it(
         status, body = await box.ask("genesis")
         assert (status, b"9.8 GiB held by python3" in body) == (503, True)
         assert (await box.ask("aeon"))[0] == 200
+
+
+async def test_a_load_whose_client_has_left_makes_nobody_wait(
+    engines: dict[str, Engine], tmp_path: Path
+) -> None:
+    """A client leaves a second into a load of nine; the next one, of the other model, is answered before it ends."""
+    fakes = FakePorts(PROFILES, "aeon")
+    units = fakes.units
+    fakes.processes.behaviour["genesis"].load_s = 9.0
+    fakes.processes.behaviour["aeon"].load_s = 1.0
+    async with willing(engines, fakes, tmp_path) as (box, _supervisor):
+        units.is_driven = True
+        leaving = asyncio.create_task(box.ask("genesis"))
+        while units.starts != ["genesis"]:
+            await pass_time(units)
+        left_s = units.systemd.now_s + 1.0
+        while units.systemd.now_s < left_s:
+            await pass_time(units)
+        leaving.cancel()
+        await until(lambda: not box.meter.waiting(["genesis"]))
+        asking = asyncio.create_task(box.ask("aeon"))
+        while not asking.done() and units.systemd.now_s < left_s + 20.0:
+            await pass_time(units)
+        status, body = await asking
+    assert (status, b'"aeon"' in body) == (200, True)
+    assert units.systemd.now_s - left_s < 8.0
+    assert (units.starts, len(fakes.store.rows)) == (["genesis", "aeon"], 1)
+
+
+async def pass_time(units: FakeUnits) -> None:
+    """Let a tenth of a second of the box pass, and everybody act on it."""
+    units.drive(units.systemd.now_s + 0.1)
+    await asyncio.sleep(0.02)
 
 
 async def test_a_hold_is_not_ended_by_a_request(engines: dict[str, Engine], tmp_path: Path) -> None:

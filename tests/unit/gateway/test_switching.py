@@ -96,11 +96,14 @@ class Box:
             b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%b"
             % (len(body), body.encode())
         )
-        head = await reader.readuntil(b"\r\n\r\n")
-        self.begun += 1
-        rest = await reader.read()
-        writer.close()
-        await writer.wait_closed()
+        try:
+            head = await reader.readuntil(b"\r\n\r\n")
+            self.begun += 1
+            rest = await reader.read()
+        finally:
+            # Also of a client that leaves.
+            writer.close()
+            await writer.wait_closed()
         return int(head.split()[1]), rest
 
     def figures(self, name: str) -> dict[str, Any]:
