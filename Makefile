@@ -9,7 +9,7 @@ LOCKS := scripts/requirements
 .PHONY: check lint fast coverage test others boxes structure demo bench-switch bench-footprint bench-release \
   bench-headers bench-gateway bench-reload bench-profiles bench-hostile bench-history bench-detector bench-canaries \
   bench-courtesy bench-outbox bench-slowdown bench-life bench-told bench-models bench-hangups bench-dashboards \
-  bench-estimates bench-status \
+  bench-estimates bench-status bench-flips \
   properties \
   check-api check-bench check-clients check-demo check-docs check-metrics check-options check-page check-shells fuzz chaos \
   boots engines-llama engines-vllm lock clean
@@ -82,6 +82,10 @@ bench-switch bench-footprint bench-release bench-headers bench-gateway bench-rel
 ## bench-status: cost of a status beside that of an earlier commit (BEFORE=COMMIT, else the parent), in turns (root)
 bench-status: $(VENV)/.complete
 	$(BIN)/python -m tests.bench.status_cost $(BEFORE)
+
+## bench-flips: one bit of each database flipped under the real daemons: FLIPS=n SEED=n (root)
+bench-flips: $(VENV)/.complete
+	$(BIN)/python -m tests.bench.flips --flips $(or $(FLIPS),200) --seed $(or $(SEED),1)
 
 ## check-bench: latencies of appliance bench against those of aiperf, which it installs (1.2 GB) in .cache
 check-bench: $(VENV)/.complete

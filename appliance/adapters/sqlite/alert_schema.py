@@ -8,12 +8,12 @@ import sqlite3
 from pathlib import Path
 from typing import Final
 
-from appliance.adapters.sqlite.database import Schema, make_tables, salvage_tables
+from appliance.adapters.sqlite.database import Schema, drop_old, make_tables, salvage_tables
 from appliance.domain.alerts import OutboxState
 
 KEPT_TRANSITIONS: Final = 10_000
 KEPT_ROWS: Final = 10_000
-"""Numbers of the outbox back to which rows that do not wait are kept."""
+"""Rows of the outbox back to which those that do not wait are kept."""
 _PAGES_A_STEP: Final = 64
 """Free pages that a pruning gives back to the disk."""
 
@@ -88,15 +88,8 @@ def replace_rows(source: sqlite3.Connection, db: sqlite3.Connection, *, is_whole
 
 def prune(db: sqlite3.Connection, *, now_unix_s: float) -> None:
     """Drop what is older than the retention, inside a transaction; rows that wait are kept."""
-    newest = "SELECT max(id) FROM"
-    db.execute(
-        f"DELETE FROM transitions WHERE id <= ({newest} transitions) - ?",  # noqa: S608
-        (KEPT_TRANSITIONS,),
-    )
-    db.execute(
-        f"DELETE FROM outbox WHERE id <= ({newest} outbox) - ? AND NOT {WAITS}",  # noqa: S608
-        (KEPT_ROWS,),
-    )
+    drop_old(db, "transitions", kept=KEPT_TRANSITIONS)
+    drop_old(db, "outbox", kept=KEPT_ROWS, condition=f"AND NOT {WAITS}")
     db.execute("DELETE FROM tokens WHERE expires_unix_s < ?", (now_unix_s,))
 
 

@@ -154,6 +154,19 @@ def insert(db: sqlite3.Connection, table: str, row: Mapping[str, Any], conflict:
     return db.execute(sql, {name: _encodable(value) for name, value in row.items()}).rowcount
 
 
+def drop_old(db: sqlite3.Connection, table: str, *, kept: int, condition: str = "") -> None:
+    """Delete all but the newest rows of a table, by their order: numbers have gaps after a recovery.
+
+    Args:
+        db: The database.
+        table: The table.
+        kept: Number of rows that are kept.
+        condition: Further clause for those that may be deleted, from its AND on.
+    """
+    oldest = f"SELECT id FROM {table} ORDER BY id DESC LIMIT 1 OFFSET {kept}"  # noqa: S608
+    db.execute(f"DELETE FROM {table} WHERE id <= ({oldest}) {condition}")  # noqa: S608 - our names
+
+
 def make_tables(db: sqlite3.Connection, tables: Mapping[str, str], indexes: Iterable[str]) -> None:
     """Make the tables of a new file.
 
@@ -190,17 +203,56 @@ def salvage_tables(damaged: Path, db: sqlite3.Connection, tables: Iterable[str])
 
 
 def _copy(old: sqlite3.Connection, db: sqlite3.Connection, table: str) -> int:
-    """Copy a table up to its first damage, and from its end back to its last."""
+    """Copy a table: what its keys lead to first, then what else it has from its begin and its end to a damage.
+
+    A row with a damaged key stands in the place of another, or before it.
+    """
     copied = 0
-    for order in ("", " ORDER BY 1 DESC"):
-        with contextlib.suppress(*DAMAGE):
-            for row in old.execute(f"SELECT * FROM {table}{order}"):  # noqa: S608 - our names
-                places = ", ".join("?" * len(row))
-                sql = f"INSERT OR IGNORE INTO {table} VALUES ({places})"  # noqa: S608
-                with contextlib.suppress(sqlite3.IntegrityError):  # a value of another type
-                    copied += db.execute(sql, row).rowcount
-            break
+    plain = f"SELECT * FROM {table}"  # noqa: S608 - our names
+    for statement in (
+        _by_keys(db, table),
+        plain,
+        f"{plain} ORDER BY rowid DESC",
+        f"{plain} ORDER BY 1 DESC",
+    ):
+        for row in _readable(old, statement):
+            places = ", ".join("?" * len(row))
+            sql = f"INSERT OR IGNORE INTO {table} VALUES ({places})"  # noqa: S608
+            with contextlib.suppress(sqlite3.IntegrityError):  # a value of another type
+                copied += db.execute(sql, row).rowcount
     return copied
+
+
+def _readable(db: sqlite3.Connection, statement: str) -> Iterator[tuple[Any, ...]]:
+    """Yield the rows of a query before the first damage."""
+    count = 0
+    try:
+        for row in db.execute(statement):
+            yield row
+            count += 1
+    except DAMAGE:
+        # The binding has read one row ahead, and loses the one before it when that fails.
+        with contextlib.suppress(*DAMAGE):
+            yield from db.execute(f"{statement} LIMIT 1 OFFSET {count}")
+
+
+def _by_keys(db: sqlite3.Connection, table: str) -> str:
+    """Return the query for rows that are found by their key, and by the key of a unique index if there is one."""
+    sql = "SELECT wr FROM pragma_table_list WHERE schema='main' AND name=?"
+    (has_no_rowid,) = db.execute(sql, (table,)).fetchone()
+    if has_no_rowid:
+        hint, sql = "", "SELECT name FROM pragma_table_info(?) WHERE pk"
+        equal = [f"b.{column}=a.{column}" for (column,) in db.execute(sql, (table,))]
+    else:
+        sql = """SELECT name FROM pragma_index_list(?) WHERE "unique" AND origin<>'c'"""
+        index = db.execute(sql, (table,)).fetchone()
+        hint = "NOT INDEXED" if index is None else f"INDEXED BY {index[0]}"
+        columns = (
+            [] if index is None else db.execute("SELECT name FROM pragma_index_info(?)", index)
+        )
+        # With a plus a column is read from the row, not from the index.
+        equal = ["b.rowid=a.rowid", *(f"+b.{column}=a.{column}" for (column,) in columns)]
+    return f"SELECT b.* FROM {table} a {hint} CROSS JOIN {table} b ON {' AND '.join(equal)}"  # noqa: S608
 
 
 def _encodable(value: object) -> object:

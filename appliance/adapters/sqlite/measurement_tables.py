@@ -12,6 +12,7 @@ from typing import Any, Final
 from appliance.adapters.sqlite.database import (
     Schema,
     decoded,
+    drop_old,
     insert,
     make_tables,
     salvage_tables,
@@ -105,8 +106,7 @@ def compact(db: sqlite3.Connection, now_unix_s: float) -> bool:
             steps += 1
         db.execute("DELETE FROM canary_runs WHERE unix_s < ?", (end_hour * HOUR_S,))
         for table, kept in (("events", _KEPT_EVENTS), ("benches", _KEPT_BENCHES)):
-            newest = f"SELECT id FROM {table} ORDER BY id DESC LIMIT 1 OFFSET {kept}"  # noqa: S608
-            db.execute(f"DELETE FROM {table} WHERE id <= ({newest})")  # noqa: S608 - our names
+            drop_old(db, table, kept=kept)
     # `execute` stops after one page, because the statement has rows without columns.
     db.executescript(f"PRAGMA incremental_vacuum({_PAGES_A_STEP})")
     return steps == _HOURS_A_STEP

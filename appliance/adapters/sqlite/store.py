@@ -21,6 +21,7 @@ from typing import Any, Final, TypeVar
 from appliance.adapters.sqlite.database import (
     DAMAGE,
     decoded,
+    drop_old,
     is_corrupt,
     open_database,
     open_or_replace,
@@ -121,12 +122,11 @@ class SqliteStore:
     async def finish(self, finished: Finished) -> None:
         """Close the row."""
         row = to_finished_row(finished)
-        outdated = finished.operation.id - self._keep_rows
 
         def write(db: sqlite3.Connection) -> None:
             self._spool.keep(None, finished=[row])
             self._store_waiting(db)
-            db.execute("DELETE FROM operations WHERE id <= ?", (outdated,))
+            drop_old(db, "operations", kept=self._keep_rows)
 
         await self._run(write, None)
         self._last = None
