@@ -17,7 +17,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Final, Never
 
 from appliance.adapters.systemd.daemon import Readiness, log_to_journal, named_sockets
@@ -95,6 +95,24 @@ def _readable_settings(
     finally:
         for listener in listeners:
             listener.detach()  # The daemon takes the descriptors anew.
+
+
+@contextlib.asynccontextmanager
+async def daemon_tasks() -> AsyncIterator[asyncio.TaskGroup]:
+    """Give the task group of a daemon, after whose end the clean-up may use timeouts.
+
+    A group whose part fails cancels its own task, and in Python 3.11 does not take that back where the
+    task waits for the group already: each `asyncio.timeout` that expires in it from then on raises
+    `CancelledError` in place of `TimeoutError`.
+    """
+    task = asyncio.current_task()
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            yield tasks
+    except BaseExceptionGroup:
+        while task is not None and task.cancelling():
+            task.uncancel()
+        raise
 
 
 async def until_told(readiness: Readiness, on_reload: Callable[[], None] | None = None) -> Never:

@@ -20,7 +20,7 @@ from appliance.adapters.sqlite.measurement_store import MeasurementStore
 from appliance.adapters.sqlite.state_store import StateStore
 from appliance.adapters.systemd.daemon import Readiness, named_sockets
 from appliance.adapters.token_client import TokenOwners
-from appliance.daemon_main import ToldToEndError, run_daemon, until_told
+from appliance.daemon_main import ToldToEndError, daemon_tasks, run_daemon, until_told
 from appliance.domain.errors import ApplianceError, StoreError
 from appliance.domain.names import HEALTH_SOCKET_UNIT, HEALTH_UNIT, VIEW_SOCKET_UNIT
 from appliance.domain.paths import CANARIES_DIR
@@ -100,7 +100,7 @@ async def run(settings: SettingsSnapshot) -> None:
     recorder = StateWatch(agent, states, store, clock, unresponsive=alerts.unresponsive)
     freeze_garbage()
     try:
-        async with asyncio.TaskGroup() as tasks:
+        async with daemon_tasks() as tasks:
             documents = StatusFollower.on(status_socket).documents()
             tasks.create_task(agent.run(recorder.watched(alerts.watched(documents))))
             alerts.start(tasks)

@@ -28,7 +28,7 @@ from appliance.adapters.systemd.daemon import Readiness, named_sockets
 from appliance.adapters.systemd.service_manager import SystemdUnits
 from appliance.adapters.token_file import FileTokens
 from appliance.adapters.user_accounts import account_of, account_of_uid
-from appliance.daemon_main import ToldToEndError, run_daemon, until_told
+from appliance.daemon_main import ToldToEndError, daemon_tasks, run_daemon, until_told
 from appliance.domain.errors import ApplianceError, StoreError, UnitError
 from appliance.domain.names import (
     GATEWAY_USER,
@@ -170,7 +170,7 @@ async def run(settings: SettingsSnapshot) -> None:
         by_token = TokenVerbs(control, check.operator, clock.monotonic_s)
         listeners = named_sockets()
         try:
-            async with asyncio.TaskGroup() as tasks:
+            async with daemon_tasks() as tasks:
                 for part in (
                     supervisor.run(),
                     ledger.run(),

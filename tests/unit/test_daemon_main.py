@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from appliance.adapters.systemd.daemon import Readiness
-from appliance.daemon_main import ToldToEndError, run_daemon, until_told
+from appliance.daemon_main import ToldToEndError, daemon_tasks, run_daemon, until_told
 from appliance.domain.errors import SettingsError, StoreError, UnitError
 from appliance.settings_snapshot import SettingsSnapshot
 from tests.fakes.settings import make_snapshot
@@ -87,6 +87,38 @@ def test_an_end_that_is_cut_short_is_no_failure(caplog: pytest.LogCaptureFixture
 
     assert run_daemon(daemon, make_snapshot) == 0
     assert [record.levelname for record in caplog.records] == ["WARNING"]
+
+
+@pytest.mark.parametrize("others", [0, 2], ids=["alone", "with others"])
+def test_a_timeout_of_the_clean_up_is_a_timeout(
+    others: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A clean-up waits in vain where the bus or the notifier is restarted too, as at a rollback; it goes on to its end."""
+    steps: list[str] = []
+
+    async def ended() -> None:
+        await asyncio.sleep(0)
+        raise ToldToEndError
+
+    async def daemon(_settings: SettingsSnapshot) -> None:
+        try:
+            async with daemon_tasks() as tasks:
+                tasks.create_task(ended())
+                for _ in range(others):
+                    tasks.create_task(asyncio.Event().wait())
+        except* ToldToEndError:
+            steps.append("told")
+        finally:
+            try:
+                async with asyncio.timeout(0):
+                    await asyncio.Event().wait()
+            except TimeoutError:
+                steps.append("timeout")
+            steps.append("closed")
+
+    assert run_daemon(daemon, make_snapshot) == 0
+    assert steps == ["told", "timeout", "closed"]
+    assert caplog.records == []
 
 
 async def told(number: int, on_reload: Callable[[], None] | None = None) -> bool:
