@@ -218,7 +218,7 @@ def test_name_is_looked_up_and_nothing_else(fleet: Fleet, name: str) -> None:
 @pytest.mark.parametrize(
     "words",
     [
-        *("swich a", "switch", "switch a b", "switch a --timeout soon", "mark a alive"),
+        *("swich a", "switch", "switch a --timeout soon", "mark a alive"),
         *("hold --for -1s", "logs -n x", "apply --adopt-changes --discard", "switch --nope a"),
         *("profile", "config frobnicate", "switch a --drain 5s --now"),
     ],

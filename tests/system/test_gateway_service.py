@@ -235,7 +235,8 @@ def test_an_interface_may_come_late_and_go(cabled: Fleet) -> None:
     """An interface is served while it has an address, with a key; other listeners stay open."""
     box = cabled.box
     settings(cabled, 'listen = ["127.0.0.1", "wg0"]')
-    assert listened(box) == {"127.0.0.1:8010"}
+    own = {"127.0.0.1:8010", "[::1]:8010"}
+    assert listened(box) == own
     near = "http://10.20.0.1:8010"
     box.run("ip addr add 10.20.0.1/24 dev wg0 && ip link set wg0 up")
     box.wait_for("ss -Hltn sport = :8010 | grep -q 10.20.0.1")
