@@ -132,7 +132,8 @@ ALERT_TERMS: Final[Mapping[AlertRule, AlertTerms]] = {
         severity=_CRITICAL,
         bad_looks=2,
         of_looks=3,
-        judged_by=(_UNITS, _STATUS_OF_ENGINE, _GPUS),
+        # Not by the GPUs, which excuse alone: a box may have none, and a hung driver freezes engines.
+        judged_by=(_UNITS, _STATUS_OF_ENGINE),
         ends=_ENGINE,
     ),
     AlertRule.CRASH_LOOP: AlertTerms(

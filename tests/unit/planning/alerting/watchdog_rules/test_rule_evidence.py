@@ -182,3 +182,11 @@ def test_a_boot_ends_what_it_has_ended(rule: AlertRule) -> None:
     else:
         assert (state.is_open, evaluation.postponed) == (True, (state.alert,))
         assert evaluation.postponed_unix_s == rounds.now.unix_s + 120.0
+
+
+@pytest.mark.parametrize("rule", [AlertRule.NO_PROGRESS, AlertRule.LIVE_DOWN, AlertRule.CRASH_LOOP])
+def test_an_engine_is_judged_also_where_no_gpu_is_read(rule: AlertRule) -> None:
+    """A box without GPUs looks for them every ten minutes, and a driver that hangs tells nothing at all."""
+    before, last = incident(rule)
+    read_s = last.monotonic_s - 600.0
+    assert Sign.BAD in signs(rule, *before, read_at(last, ReadingKind.GPUS, read_s))
