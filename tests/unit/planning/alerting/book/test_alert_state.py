@@ -3,7 +3,7 @@
 import json
 from dataclasses import asdict, replace
 
-from appliance.domain.alerts import AlertPhase, Finding, Sign, Subject, SubjectKind
+from appliance.domain.alerts import AlertPhase, Finding, Sign, Subject, SubjectKind, TransitionKind
 from appliance.planning.alerting.book import alert_state
 from appliance.planning.alerting.book.alert_book import (
     AlertState,
@@ -135,3 +135,39 @@ def test_a_gap_leaves_what_has_no_looks_as_it_is() -> None:
     rounds.pass_time(100)
     rounds.look(every_s=1)
     assert rounds.state() is before
+
+
+def test_a_final_look_changes_nothing_of_what_is_well() -> None:
+    """The end of a model that was well, or bad for one look, is told to nobody."""
+    final = replace(good(), is_final=True, over="was stopped")
+    rounds = AlertRounds()
+    rounds.look(bad(), times=3)
+    rounds.look_for(3600, good())
+    before = rounds.state()
+    rounds.look(final)
+    assert before is not None
+    assert rounds.state() is before
+    rounds.look(bad())
+    rounds.look(final)
+    state = rounds.state()
+    assert state is not None
+    assert state.signs == ""
+    assert rounds.told == [TransitionKind.FIRED, TransitionKind.RESOLVED]
+
+
+def test_a_gap_lets_what_came_and_goes_end_when_it_was_last_bad() -> None:
+    """An alert that flaps, and was bad again before a gap of the agent, has not been well since before that."""
+    rounds = AlertRounds()
+    for _ in range(6):
+        rounds.look(bad(), times=3)
+        rounds.look(good(), times=2)
+    rounds.look(bad(), times=2)
+    pending = rounds.state()
+    assert pending is not None
+    assert (pending.phase, pending.flapping) == (AlertPhase.PENDING, True)
+    rounds.pass_time(100)
+    rounds.look(every_s=1)
+    state = rounds.state()
+    assert state is not None
+    assert state.phase is AlertPhase.OK
+    assert state.ended_unix_s == pending.since_unix_s

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from appliance.domain.alerts import TransitionKind
+from appliance.domain.alerts import BOX, AlertRule, TransitionKind
 from appliance.planning.alerting.book.alert_book import Instant
 from appliance.planning.alerting.book.book_clock import advance
 from tests.fakes.alert_rounds import NOON, AlertRounds, bad, good
@@ -58,6 +58,22 @@ def test_a_boot_is_as_a_resume() -> None:
     assert step.has_gap
     assert step.clock.book_s == 200
     assert step.clock.grace_until_s == 260
+
+
+def test_a_boot_ends_the_alerts_about_what_it_ended() -> None:
+    """A model that was down is over, a disk that was full is not yet judged, what was well stays so."""
+    rounds = AlertRounds()
+    findings = [bad(), bad(AlertRule.DISK, BOX)]
+    rounds.look(*findings, bad(AlertRule.GATEWAY_DOWN, BOX), times=3)
+    rounds.look(*findings, good(AlertRule.GATEWAY_DOWN, BOX), times=60)
+    told = [one.kind for one in rounds.transitions if one.rule is AlertRule.GATEWAY_DOWN]
+    assert told == [TransitionKind.FIRED, TransitionKind.RESOLVED]
+    before = len(rounds.transitions)
+    rounds.now = Instant(unix_s=rounds.now.unix_s + 200, monotonic_s=30.0, boot_s=30.0)
+    rounds.look()
+    (ended,) = rounds.transitions[before:]
+    assert (ended.rule, ended.kind) == (AlertRule.LIVE_DOWN, TransitionKind.RESOLVED)
+    assert ended.over == "ended with a boot"
 
 
 def test_a_boot_with_a_clock_that_is_behind_takes_no_time_back() -> None:

@@ -109,6 +109,19 @@ def test_the_end_tells_from_when_to_when() -> None:
     assert message(replace(over, fact=""), HERE).body == "garage · 04:25 to 05:00 (35 min)"
 
 
+def test_what_came_and_goes_says_when_it_was_well() -> None:
+    """An end that is told once it is stable says for how long; what still comes and goes says since when it is well."""
+    over = replace(SLOW, kind=TransitionKind.RESOLVED, unix_s=NOW, ended_unix_s=NOW - 600)
+    assert message(over, HERE).body.splitlines()[0] == (
+        "garage · 04:25 to 04:50 (25 min) · stable for 10 min"
+    )
+    shown = message(
+        replace(over, kind=TransitionKind.FLAPPING, ended_unix_s=NOW - 60), HERE
+    ).body.splitlines()
+    assert shown[0] == "garage · is as fast as before since 04:59 (60 s)"
+    assert not any(line.startswith("Do:") for line in shown)
+
+
 def test_a_late_message_says_so() -> None:
     """A message that waited for the network tells how long; one that waited on purpose does not."""
     late = replace(SLOW, unix_s=NOW - 11_520)

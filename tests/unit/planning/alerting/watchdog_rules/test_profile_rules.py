@@ -211,6 +211,21 @@ def test_repairs_are_restarts_of_a_crash_loop() -> None:
     assert of_rule(looked(others), AlertRule.CRASH_LOOP)["profile:genesis"].sign is GOOD
 
 
+def test_a_repair_that_runs_is_a_restart_too() -> None:
+    """A look in the middle of a repair counts it, and one after its end does not count it again."""
+    unit = profile_look(unit=unit_look(UNIT, restarts=1))
+    looks = [later(box_look(unit), 0.0)]
+    for number in (11, 12, 13):
+        repair = replace(SWITCH, id=number, kind="repair")
+        looks.append(later(box_look(unit, operation=repair), 11.0 * number))
+    looks.append(later(box_look(unit), 150.0))
+    assert of_rule(looked(looks), AlertRule.CRASH_LOOP)["profile:genesis"].sign is BAD
+    assert (
+        of_rule(looked([*looks[:3], looks[-1]]), AlertRule.CRASH_LOOP)["profile:genesis"].sign
+        is GOOD
+    )
+
+
 def test_crash_loop_says_whether_systemd_goes_on() -> None:
     """The finding says whether the unit is still restarted, or its start limit was hit."""
     found = restarted(0, 3)
