@@ -26,6 +26,7 @@ from appliance.adapters.gpus.reader import read_gpus
 from appliance.adapters.kernel.host_memory import group_memory, read_host_memory
 from appliance.adapters.kernel.port_holder import port_holder
 from appliance.adapters.launch_files import admissions_in, read_run_report, refusals_in
+from appliance.adapters.model_files.reading import read_adapter_ranks
 from appliance.domain.engine_build import EngineBuild
 from appliance.domain.memory import GpuMemory, GroupMemory, HostMemory
 from appliance.domain.names import unit_of
@@ -215,6 +216,7 @@ def _facts(applied: Applied, unit_dir: Path) -> ProfileFacts:
     return ProfileFacts(
         draft=draft_presence(applied),
         missing_adapters=missing_adapters(applied),
+        adapter_ranks=read_adapter_ranks([adapter.path for adapter in applied.adapters]),
         engine=engine_presence(applied),
         port_holder=None if applied.endpoint.port is None else port_holder(applied.endpoint.port),
         edited=is_edited(applied),

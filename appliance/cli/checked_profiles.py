@@ -7,7 +7,7 @@ from pathlib import Path
 
 from appliance.adapters.build_records import CurrentBuilds
 from appliance.adapters.files.access import follow
-from appliance.adapters.model_files.reading import read_model
+from appliance.adapters.model_files.reading import read_adapter_ranks, read_model
 from appliance.adapters.profile_files.loading import SUFFIX, load_profile, source_of
 from appliance.adapters.systemd.systemctl import Systemctl
 from appliance.domain.errors import ProfileError, UnknownProfileError
@@ -104,6 +104,7 @@ def _file(path: Path, settings: Settings, layout: Layout) -> Checked:
             context_of(settings),
             user=settings.backend_user,
             look=read_model,
+            ranks_of=read_adapter_ranks,
             follow=follow,
         )
     except ProfileError as error:

@@ -1,6 +1,6 @@
 """Headers of a model's files, as the estimates read them."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -105,5 +105,7 @@ class Model:
         return self.main.file_bytes + self.projector_bytes + self.adapter_bytes + drafting
 
 
+AdapterRanks = Callable[[Sequence[str]], Sequence[int | None]]
+"""Reader of the ranks of LoRA adapters in directories; None: not known. It never raises."""
 LookAtModel = Callable[[ModelReference], Model | Unread]
 """Reader of a model's headers; never raises, and never reads weights."""

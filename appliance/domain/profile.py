@@ -130,6 +130,8 @@ class Adapter:
     """Model that a request to the engine names to reach it."""
     path: str
     """Directory or file that must exist before a start."""
+    most_rank: int | None = None
+    """Highest rank for which the engine is started; None: it looks itself, or an earlier release applied it."""
 
 
 def is_pattern(name: str) -> bool:

@@ -164,7 +164,7 @@ class AdapterTable:
     ]
     rank: Annotated[
         Annotated[int, Range(least=1, most=4096)] | None,
-        Doc("its rank, `r` in adapter_config.json; vLLM loads ranks above 16 only if told"),
+        Doc("its rank; unset: `r` in its adapter_config.json when the profile is applied"),
     ] = None
 
 

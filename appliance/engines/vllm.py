@@ -426,10 +426,14 @@ _RANKS: Final = (16, 32, 64, 128, 256, 320, 512)
 def _adapters(profile: Profile) -> Iterator[str]:
     if profile.adapters:
         yield from ("--enable-lora", "--lora-modules", *adapter_words(profile))
-        highest = max(adapter.rank or 0 for adapter in profile.adapters)
-        limit = next((rank for rank in _RANKS if rank >= highest), highest)
-        if limit > _RANKS[0]:
+        if (limit := _most_rank(profile)) > _RANKS[0]:
             yield from ("--max-lora-rank", str(limit))
+
+
+def _most_rank(profile: Profile) -> int:
+    """Return the least limit that takes all adapters; the highest where none does."""
+    highest = max((adapter.rank or 0 for adapter in profile.adapters), default=0)
+    return next((rank for rank in _RANKS if rank >= highest), _RANKS[-1])
 
 
 def _sampling(profile: Profile) -> Mapping[str, object]:
@@ -747,6 +751,7 @@ ENGINE: Final = Engine(
     arguments=RULES,
     weights="safetensors",
     memory=_memory,
+    most_rank=_most_rank,
     task=_task,
     model_task=_model_task,
     refused_variables={

@@ -9,7 +9,7 @@ from typing import Final
 from appliance import __version__
 from appliance.adapters.applied.manifest import read_manifest
 from appliance.adapters.files.access import follow
-from appliance.adapters.model_files.reading import read_model
+from appliance.adapters.model_files.reading import read_adapter_ranks, read_model
 from appliance.adapters.profile_files.loading import load_profiles
 from appliance.domain.errors import StoreError
 from appliance.domain.paths import BUILDS, CACHE_DIR
@@ -45,6 +45,7 @@ def load_specs(settings: Settings) -> CompiledProfiles:
                 context,
                 user=settings.backend_user,
                 look=read_model,
+                ranks_of=read_adapter_ranks,
                 follow=follow,
             )
             for name, profile in found.profiles.items()

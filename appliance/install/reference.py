@@ -121,8 +121,9 @@ of one owner, loopback only, never root, readiness and a complete stop; root is 
   `default` is for the first. So a `command` has to know its plain names: write `gpt-4o*` for one that it does not. With
   `[gateway] keep_names` names that a pattern matches are kept, too.
 - `adapters` are `--enable-lora` and `--lora-modules` for vLLM, `--lora-paths` for SGLang, which a request reaches as
-  `model:adapter`: the gateway writes that. `rank` is `--max-lora-rank`, the next that vLLM has; `--max-loras` and the like
-  go into `extra_args`. llama.cpp's servers have no names for adapters: `lora` in their tables is for every request.
+  `model:adapter`: the gateway writes that. The highest `rank`, of the profile or of the adapter's file, is
+  `--max-lora-rank`, the next that vLLM has; a switch is refused where an adapter's file has a higher one. `--max-loras` and
+  the like go into `extra_args`. llama.cpp's servers have no names for adapters: `lora` in their tables is for every request.
 - `kv = "f16"` and `"bf16"` are `float16` and `bfloat16` for vLLM, which takes the one that the model runs in: `dtype` has to
   say it too. `"auto"` is what the checkpoint says, and may be FP8. SGLang has no `f16`.
 - `thinking` is `--reasoning` for llama-server, and `enable_thinking` in `--default-chat-template-kwargs` for vLLM and

@@ -11,7 +11,7 @@ from appliance.adapters.files.presence import (
     missing_adapters,
     model_presence,
 )
-from appliance.adapters.model_files.reading import ModelChecks
+from appliance.adapters.model_files.reading import ModelChecks, read_adapter_ranks
 from appliance.domain.profile import Applied, Catalogue
 from appliance.planning.admission.build_findings import build_findings
 from appliance.planning.admission.engine_files import file_findings
@@ -45,6 +45,7 @@ def _file_facts(applied: Applied, models: ModelChecks, unit_dir: Path) -> Profil
         model_problem=problem,
         draft=draft_presence(applied),
         missing_adapters=missing_adapters(applied),
+        adapter_ranks=read_adapter_ranks([adapter.path for adapter in applied.adapters]),
         engine=engine_presence(applied),
         access=read_access(applied, unit_dir),
     )

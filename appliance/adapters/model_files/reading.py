@@ -3,6 +3,7 @@
 Nothing here raises.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +20,7 @@ from appliance.adapters.model_files.locate import (
     gguf_files,
     main_file,
     projector_beside,
+    snapshot,
 )
 from appliance.adapters.model_files.safetensors import read_object, read_safetensors
 from appliance.domain.model_headers import (
@@ -36,6 +38,7 @@ _POOLING: Final = "modules.json"
 _SUFFIX: Final = ".safetensors"
 _INDEX: Final = "model.safetensors.index.json"
 _CONFIG: Final = "config.json"
+_ADAPTER_CONFIG: Final = "adapter_config.json"
 _MOST_SHARDS: Final = 4096
 _MOST_KEPT: Final = 64
 _Stamps = tuple[tuple[str, Stamp | None], ...]
@@ -97,6 +100,22 @@ def _adapter_bytes(directory: Path) -> int:
         return sum(path.stat().st_size for path in files)
     except (HeaderError, OSError):
         return 0
+
+
+def read_adapter_ranks(directories: Sequence[str]) -> tuple[int | None, ...]:
+    """Return the ranks of LoRA adapters (``r`` in adapter_config.json); None: not there, or no whole number."""
+    budget = HeaderBudget()
+    return tuple(adapter_rank(Path(directory), budget) for directory in directories)
+
+
+def adapter_rank(directory: Path, budget: HeaderBudget) -> int | None:
+    """Return the rank of one adapter, at the expense of a budget; None: not known."""
+    try:
+        place = snapshot(directory) if (directory / "refs").is_dir() else directory
+        rank = read_object(place / _ADAPTER_CONFIG, budget).get("r")
+    except (HeaderError, OSError, ValueError):
+        return None
+    return rank if type(rank) is int and rank > 0 else None
 
 
 def _main(first: Path, budget: HeaderBudget) -> Gguf | Safetensors:

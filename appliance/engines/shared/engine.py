@@ -246,6 +246,10 @@ def _as_named(_profile: Profile, name: str) -> str:
     return name
 
 
+def _any_rank(_profile: Profile) -> None:
+    return None
+
+
 def _no_facts(_profile: Profile) -> Iterable[DeclaredFact]:
     return ()
 
@@ -323,6 +327,8 @@ class Engine:
     set so that thinking is as the profile says: what the engine takes from requests alone."""
     adapter_name: Callable[[Profile, str], str] = _as_named
     """Function that returns the model that a request names to reach an adapter."""
+    most_rank: Callable[[Profile], int | None] = _any_rank
+    """Function that returns the highest rank of an adapter that the engine is started for; None: it looks itself."""
     declared: Callable[[Profile], Iterable[DeclaredFact]] = _no_facts
     """Function that returns what a profile declares of the facts that the engine may report."""
     self_report: SelfReport = field(default_factory=SelfReport)

@@ -50,8 +50,14 @@ def file_findings(applied: Applied, facts: ProfileFacts) -> Iterator[PreflightFi
     for adapter in applied.adapters:
         if adapter.name in facts.missing_adapters:
             yield refuse(f"adapter missing: {adapter.name}: {adapter.path}")
+    file = applied.source_path.rpartition("/")[2]
+    for adapter, rank in zip(applied.adapters, facts.adapter_ranks, strict=False):
+        if rank is not None and adapter.most_rank is not None and rank > adapter.most_rank:
+            yield refuse(
+                f"adapter {adapter.name} has rank {rank}, and its engine is started for ranks up to "
+                f"{adapter.most_rank}: correct its rank in {file}, or remove it there, then: sudo appliance apply"
+            )
     if facts.engine is Presence.MISSING:
-        file = applied.source_path.rpartition("/")[2]
         yield refuse(f"engine not found: {applied.binary}: install it or correct {file}")
     yield from access_findings(applied, facts.access)
 

@@ -100,6 +100,8 @@ class ProfileFacts:
     """Presence of the draft model."""
     missing_adapters: tuple[str, ...] = ()
     """Names of adapters that do not exist."""
+    adapter_ranks: tuple[int | None, ...] = ()
+    """Rank of each adapter in its own file, in the order of the profile; None: not known."""
     engine: Presence = Presence.PRESENT
     port_holder: str | None = None
     """Process that listens on the profile's port, in a phrase; None: none does."""

@@ -6,13 +6,14 @@ classifies answers no completion.
 """
 
 import json
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from typing import Final
 
 from appliance.domain.claims import NOTHING, Claim, claim_on
 from appliance.domain.model_headers import (
+    AdapterRanks,
     LookAtModel,
     ModelFileFault,
     ModelReference,
@@ -20,7 +21,7 @@ from appliance.domain.model_headers import (
     Unread,
 )
 from appliance.domain.profile import Abilities, Adapter, Applied, Need, WarmUp
-from appliance.domain.spec import Problem, Profile
+from appliance.domain.spec import AdapterTable, Problem, Profile
 from appliance.domain.spelling import spelled
 from appliance.engines import ENGINES
 from appliance.engines.shared.engine import Invocation, Task
@@ -59,6 +60,11 @@ def claim_of(profile: Profile) -> Claim:
 def unseen(_reference: ModelReference) -> Unread:
     """Report every model as missing: `LookAtModel` for callers without a file system."""
     return Unread(fault=ModelFileFault.MISSING, problem="not looked at")
+
+
+def unranked(directories: Sequence[str]) -> tuple[None, ...]:
+    """Report no ranks: `AdapterRanks` for callers without a file system."""
+    return (None,) * len(directories)
 
 
 def compile_applied(
@@ -115,7 +121,8 @@ def compile_applied(
             Adapter(
                 name=adapter.name,
                 engine_name=engine.adapter_name(profile, adapter.name),
-                path=model_path(adapter.path, hf_home) or adapter.path,
+                path=_adapter_path(adapter, hf_home),
+                most_rank=engine.most_rank(profile),
             )
             for adapter in profile.adapters
         ),
@@ -134,6 +141,21 @@ def model_path(model: str, hf_home: str) -> str | None:
     if repository is not None:
         return hf_cache_path(repository, hf_home)
     return model if model.startswith("/") else None
+
+
+def with_ranks(profile: Profile, hf_home: str, ranks_of: AdapterRanks) -> Profile:
+    """Return `profile` with the ranks of adapters, as their own files have them, where it says none."""
+    open_ones = [adapter for adapter in profile.adapters if adapter.rank is None]
+    if not open_ones:
+        return profile
+    ranks = ranks_of([_adapter_path(adapter, hf_home) for adapter in open_ones])
+    found = {adapter.name: rank for adapter, rank in zip(open_ones, ranks, strict=True)}
+    adapters = (replace(a, rank=found.get(a.name, a.rank)) for a in profile.adapters)
+    return replace(profile, adapters=tuple(adapters))
+
+
+def _adapter_path(adapter: AdapterTable, hf_home: str) -> str:
+    return model_path(adapter.path, hf_home) or adapter.path
 
 
 def _draft_path(profile: Profile, hf_home: str) -> str | None:

@@ -6,7 +6,7 @@ from json import dumps
 
 from appliance.domain import paths
 from appliance.domain.claims import Lease
-from appliance.domain.model_headers import LookAtModel
+from appliance.domain.model_headers import AdapterRanks, LookAtModel
 from appliance.domain.model_traits import ModelTraits
 from appliance.domain.profile import Applied
 from appliance.domain.spec import Profile
@@ -16,7 +16,13 @@ from appliance.engines.shared.engine import Invocation, InvocationContext
 from appliance.planning.linting.header_traits import TraitsReader
 from appliance.planning.memory.gate_arguments import arguments_of
 from appliance.planning.need import requirement_of
-from appliance.planning.profiles.compilation import ProfileSource, compile_applied, unseen
+from appliance.planning.profiles.compilation import (
+    ProfileSource,
+    compile_applied,
+    unranked,
+    unseen,
+    with_ranks,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +86,7 @@ def spec_of(
     *,
     user: str | None = None,
     look: LookAtModel = unseen,
+    ranks_of: AdapterRanks = unranked,
     follow: Follow = unfollowed,
 ) -> UnitSpec:
     """Return the specification of the unit of `profile`.
@@ -90,11 +97,13 @@ def spec_of(
         context: The box.
         user: Who runs backends whose profile names nobody; None: each has a user of its own.
         look: Reads the headers of its model.
+        ranks_of: Reads the ranks of its adapters.
         follow: Finds where the paths of an invocation lead to.
     """
-    invocation = ENGINES[profile.engine].invocation(profile, context)
+    ranked = with_ranks(profile, context.hf_home, ranks_of)
+    invocation = ENGINES[profile.engine].invocation(ranked, context)
     reader = TraitsReader(look)
-    compiled = compile_applied(profile, source, invocation, context.hf_home, reader)
+    compiled = compile_applied(ranked, source, invocation, context.hf_home, reader)
     applied = replace(compiled, user=profile.user or user or "")
     reached = follow(
         applied, invocation.argv[1:], profile.patch.command[:1] if profile.patch else ()

@@ -322,6 +322,24 @@ def test_adapters_are_followed_and_checked(tmp_path: Path) -> None:
     assert finding.text == f"adapter missing: none: {tmp_path}/none"
 
 
+@pytest.mark.parametrize(
+    ("most", "rank", "is_refused"),
+    [(16, 17, True), (16, 16, False), (16, None, False), (None, 64, False)],
+)
+def test_an_adapter_of_a_higher_rank_than_the_engine_takes_is_refused(
+    *, most: int | None, rank: int | None, is_refused: bool
+) -> None:
+    """A rank declared too low, or a file changed since: the engine would fail at its start."""
+    adapter = Adapter(name="sql", engine_name="sql", path="/l", most_rank=most)
+    profile = replace(PROFILE, adapters=(adapter,))
+    found = [f.text for f in file_findings(profile, ProfileFacts(adapter_ranks=(rank,)))]
+    text = (
+        "adapter sql has rank 17, and its engine is started for ranks up to 16: correct its rank in "
+        f"{PROFILE.source_path.rpartition('/')[2]}, or remove it there, then: sudo appliance apply"
+    )
+    assert found == ([text] if is_refused else [])
+
+
 def test_the_ways_are_as_the_file_system_has_them(tmp_path: Path) -> None:
     """A private part of a model and a private tokenizer are on the list, for the user that runs it."""
     model = tmp_path / "m"

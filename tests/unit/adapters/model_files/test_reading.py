@@ -17,7 +17,12 @@ from hypothesis import strategies as st
 from appliance.adapters.model_files import locate
 from appliance.adapters.model_files.bounded import HeaderBudget, HeaderError
 from appliance.adapters.model_files.gguf import read_gguf
-from appliance.adapters.model_files.reading import ModelChecks, read_model
+from appliance.adapters.model_files.reading import (
+    ModelChecks,
+    adapter_rank,
+    read_adapter_ranks,
+    read_model,
+)
 from appliance.domain.model_headers import (
     Gguf,
     Model,
@@ -555,6 +560,48 @@ def test_adapters_are_sized_with_the_model(tmp_path: Path) -> None:
     assert isinstance(found, Model)
     assert found.adapter_bytes == 700
     assert found.file_bytes == plain.file_bytes + 700
+
+
+@pytest.mark.parametrize(
+    ("text", "rank"),
+    [
+        ('{"r": 64, "lora_alpha": 16}', 64),
+        ('{"r": 0}', None),
+        ('{"r": true}', None),
+        ('{"r": "64"}', None),
+        ("{}", None),
+        ("[64]", None),
+        ('{"r": ' + "[" * 100_000, None),
+        ('{"r": 64, "more": [' + "1," * 500_000 + "1]}", None),
+        (" " * (17 << 20) + '{"r": 64}', None),
+    ],
+    ids=["rank", "zero", "flag", "text", "none", "list", "deep", "many", "large"],
+)
+def test_the_rank_of_an_adapter_is_in_its_file(tmp_path: Path, text: str, rank: int | None) -> None:
+    """An adapter is supplied by others: its file is read within the bounds of a model's headers."""
+    (tmp_path / "adapter_config.json").write_text(text)
+    assert read_adapter_ranks([str(tmp_path), f"{tmp_path}/none"]) == (rank, None)
+
+
+def test_the_rank_of_an_adapter_in_the_cache(tmp_path: Path) -> None:
+    """Of a repository the version to which its cache points is read."""
+    version = "0123456789abcdef"
+    (tmp_path / "refs").mkdir()
+    (tmp_path / "refs/main").write_text(version)
+    assert read_adapter_ranks([str(tmp_path)]) == (None,)
+    (tmp_path / "snapshots" / version).mkdir(parents=True)
+    (tmp_path / "snapshots" / version / "adapter_config.json").write_text('{"r": 8}')
+    assert read_adapter_ranks([str(tmp_path)]) == (8,)
+
+
+def test_adapters_have_one_budget(tmp_path: Path) -> None:
+    """Many adapters of large files cost no more than one model's headers."""
+    for name in ("a", "b", "c"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "adapter_config.json").write_text('{"r": 8}')
+    budget = HeaderBudget(entries_left=4)
+    ranks = [adapter_rank(tmp_path / name, budget) for name in ("a", "b", "c")]
+    assert ranks == [8, 8, None]
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Directories of profiles, and what the keys of a profile become."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -267,6 +268,49 @@ def test_a_draft_model_is_looked_for_too(draft: str, path: str | None) -> None:
     )
     assert spec.applied.draft_path == path
     assert (path in opened(spec.applied)) == (path is not None)
+
+
+@pytest.mark.parametrize(
+    ("engine", "ranks", "limit", "most"),
+    [
+        ("vllm", (None, None), None, 16),
+        ("vllm", (8, None), None, 16),
+        ("vllm", (24, 64), "64", 64),
+        ("vllm", (24, 9000), "512", 512),
+        ("sglang", (24, 64), None, None),
+    ],
+)
+def test_ranks_of_adapters_are_their_files(
+    engine: str, ranks: tuple[int | None, ...], limit: str | None, most: int | None
+) -> None:
+    """The engine vLLM is started for the highest rank, of the profile or of the adapter's file; SGLang looks itself."""
+    looked: list[str] = []
+
+    def ranks_of(directories: Sequence[str]) -> Sequence[int | None]:
+        looked.extend(directories)
+        return ranks
+
+    text = (
+        'adapters = [{ name = "a", path = "/a" }, { name = "b", path = "hf:o/n" }, '
+        '{ name = "c", path = "/c", rank = 4 }]\n'
+    )
+    source = ProfileSource(path="/etc/x.toml", sha256="0")
+    context = InvocationContext(hf_home="/hf")
+    spec = spec_of(profile(MINIMAL[engine] + text), source, context, ranks_of=ranks_of)
+    argv = spec.invocation.argv
+    found = argv[argv.index("--max-lora-rank") + 1] if "--max-lora-rank" in argv else None
+    assert looked == ["/a", "/hf/hub/models--o--n"]
+    assert found == limit
+    assert [adapter.most_rank for adapter in spec.applied.adapters] == [most] * 3
+
+
+def test_a_rank_that_the_profile_says_is_not_read() -> None:
+    """The file may come later."""
+    text = MINIMAL["vllm"] + 'adapters = [{ name = "a", path = "/a", rank = 48 }]\n'
+    source = ProfileSource(path="/etc/x.toml", sha256="0")
+    spec = spec_of(profile(text), source, InvocationContext(), ranks_of=lambda _: (256,))
+    assert "64" in spec.invocation.argv
+    assert spec.applied.adapters[0].most_rank == 64
 
 
 def test_what_is_compiled_is_what_runs() -> None:
