@@ -21,6 +21,8 @@ _SEQUENCE: Final = (
 
 _COLON: Final = b": "
 """End of the head of a line of the journal: time, host, and the program with its pid."""
+MOST_TOLD: Final = 1000
+"""Characters of a sentence that quotes what others have written."""
 
 
 def plain(text: str, *, kept: str = "") -> str:
@@ -38,6 +40,16 @@ def plain(text: str, *, kept: str = "") -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() or c in kept else " " if c.isspace() else "?" for c in text)
+
+
+def abridged(text: str) -> str:
+    """Return a sentence that quotes others in at most `MOST_TOLD` characters.
+
+    A long one is told by its beginning, which names the fault, and its end, which has the advice.
+    """
+    if len(text) <= MOST_TOLD:
+        return text
+    return f"{text[: MOST_TOLD // 2]} … {text[3 - MOST_TOLD // 2 :]}"
 
 
 def last_redraw(line: str) -> str:

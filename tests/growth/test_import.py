@@ -5,6 +5,9 @@ from contextlib import suppress
 
 import pytest
 
+from appliance.adapters.profile_files.loading import parse_profile
+from appliance.domain.errors import ProfileError
+from appliance.domain.plain_text import MOST_TOLD
 from appliance.planning.importing.server_command import ImportFaultError
 from tests.fakes.imports import imported
 from tests.growth.cost import Call, excess_seconds
@@ -63,3 +66,48 @@ def test_parts_are_counted_for_every_profile() -> None:
     settings = "".join(f"z{n}: 1\n" for n in range(60))
     with pytest.raises(ImportFaultError, match="more than 10000 options and settings"):
         imported(f"models:\n{models}{settings}", "a.yaml")
+
+
+LONG = "z" * 100_000
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        (f"models:\n  ? '{LONG}'\n  : 1\n", "a.yaml"),
+        (f"models:\n  m: {{cmd: 'llama-server -m ${{{LONG}}}'}}\n", "a.yaml"),
+        (f"services:\n  ? '{LONG}'\n  : {{image: vllm/vllm-openai}}\n", "compose.yaml"),
+        (f"[{LONG}]\nmodel = \n", "a.ini"),
+        (f"vllm serve '{LONG}", "a.sh"),
+        (f"docker run -v x:/m vllm/vllm-openai --model /m/{LONG}", "a.sh"),
+    ],
+)
+def test_a_fault_of_an_import_is_bounded(text: str, name: str) -> None:
+    """A fault is told by its beginning and end, however long what it quotes is."""
+    try:
+        found = imported(text, name)
+    except ImportFaultError as error:
+        told = [str(error)]
+    else:
+        told = [part for refusal in found.refusals for part in (refusal.origin, refusal.reason)]
+        told += [d.reason for draft in found.drafts for d in draft.dispositions]
+        assert told
+    assert max(map(len, told)) <= MOST_TOLD
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{LONG} = 1",
+        f"[{LONG}]\na = 1",
+        f'engine = "{LONG}"',
+        f'engine = "vllm"\n[env]\n"{LONG}" = 1',
+        f'engine = "vllm"\n[unit]\n"{LONG}.X" = "1"',
+        f"{LONG} = {{",
+    ],
+)
+def test_a_fault_of_a_profile_is_bounded(text: str) -> None:
+    """Each line about a file of profiles is as short, beside the name of the file."""
+    with pytest.raises(ProfileError) as caught:
+        parse_profile("x", text.encode())
+    assert max(map(len, str(caught.value).splitlines())) <= MOST_TOLD + 100

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from appliance.adapters.files.regular import OddFileError, read_small_file
 from appliance.adapters.toml.lines import key_lines, tokens, too_deep
+from appliance.domain.plain_text import abridged
 from appliance.domain.spec import Where
 
 MAX_BYTES: Final = 256 << 10
@@ -27,6 +28,10 @@ class Fault:
     line: int | None
     """Line of the fault, from 1; None: the file as a whole."""
     text: str
+
+    def __post_init__(self) -> None:
+        """Cut the sentence: a key, a value or a table's name in it may be as long as the file."""
+        object.__setattr__(self, "text", abridged(self.text))
 
 
 class FaultyFileError(Exception):

@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import Final
 
 from appliance.domain.errors import ApplianceError
+from appliance.domain.plain_text import abridged
 from appliance.domain.profile_values import Gpus
 
 MAX_CHARACTERS: Final = 256 << 10
@@ -18,6 +19,9 @@ MAX_CHARACTERS: Final = 256 << 10
 
 class ImportFaultError(ApplianceError):
     """Configuration that cannot be imported; `str()` says why, without the file's name."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(abridged(text))
 
 
 MOST_SHOWN: Final = 256
@@ -77,6 +81,7 @@ class Disposition:
         """Cut the part: a long one would stand in every profile that is made of its source."""
         if len(self.text) > MOST_SHOWN:
             object.__setattr__(self, "text", f"{self.text[:MOST_SHOWN]}…")
+        object.__setattr__(self, "reason", abridged(self.reason))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from appliance.domain.plain_text import abridged
 from appliance.planning.importing.compose_file import read_compose
 from appliance.planning.importing.launchers import OLLAMA, ModelServer, servers_of
 from appliance.planning.importing.ollama_command import ollama_draft
@@ -57,6 +58,11 @@ class ImportRefusal:
 
     origin: str
     reason: str
+
+    def __post_init__(self) -> None:
+        """Cut both: the name of the part may be as long as its source."""
+        object.__setattr__(self, "origin", abridged(self.origin))
+        object.__setattr__(self, "reason", abridged(self.reason))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
