@@ -60,14 +60,6 @@ def test_what_is_told_of_a_part_is_bounded() -> None:
     assert max(map(len, told)) == 257
 
 
-def test_parts_are_counted_for_every_profile() -> None:
-    """Settings of a file are told in each of its profiles, and that often they count."""
-    models = "".join(f"  m{n}: {{cmd: 'llama-server -m /m.gguf'}}\n" for n in range(200))
-    settings = "".join(f"z{n}: 1\n" for n in range(60))
-    with pytest.raises(ImportFaultError, match="more than 10000 options and settings"):
-        imported(f"models:\n{models}{settings}", "a.yaml")
-
-
 LONG = "z" * 100_000
 
 

@@ -304,6 +304,14 @@ def test_ranks_of_adapters_are_their_files(
     assert [adapter.most_rank for adapter in spec.applied.adapters] == [most] * 3
 
 
+def test_a_rank_that_nobody_reads_is_the_engines() -> None:
+    """A caller without a file system leaves vLLM's own limit."""
+    text = MINIMAL["vllm"] + 'adapters = [{ name = "a", path = "/a" }]\n'
+    source = ProfileSource(path="/etc/x.toml", sha256="0")
+    spec = spec_of(profile(text), source, InvocationContext(hf_home="/hf"))
+    assert "--max-lora-rank" not in spec.invocation.argv
+
+
 def test_a_rank_that_the_profile_says_is_not_read() -> None:
     """The file may come later."""
     text = MINIMAL["vllm"] + 'adapters = [{ name = "a", path = "/a", rank = 48 }]\n'

@@ -213,3 +213,11 @@ def test_directories_do_not_grow_for_ever() -> None:
     """A directory of thousands of steps is no longer followed."""
     (refusal,) = imported("cd /a\n" + "cd bcdefghi\n" * 600 + "vllm serve ./m").refusals
     assert "unknown directory" in refusal.reason
+
+
+def test_parts_are_counted_for_every_profile() -> None:
+    """Settings of a file are told in each of its profiles, and that often they count."""
+    models = "".join(f"  m{n}: {{cmd: 'llama-server -m /m.gguf'}}\n" for n in range(200))
+    settings = "".join(f"z{n}: 1\n" for n in range(60))
+    with pytest.raises(ImportFaultError, match="more than 10000 options and settings"):
+        imported(f"models:\n{models}{settings}", "a.yaml")

@@ -56,6 +56,14 @@ def test_an_entry_tells_its_profile_and_state() -> None:
     assert by_id["aeon"]["served"] == ["qwen", "claude-*"]
 
 
+def test_an_engine_that_does_not_answer_is_no_model_to_choose() -> None:
+    """The entry stands behind those that serve, as failed; one that does not serve stays as it is."""
+    found = json.loads(encode_model_list(BOX, NOW, unresponsive={"genesis", "aeon"}))["data"]
+    by_id = {model["id"]: (model["state"], model["status"]["value"]) for model in found}
+    assert by_id["genesis"] == ("unresponsive", "failed")
+    assert by_id["aeon"] == ("coming", "loading")
+
+
 def test_the_list_has_the_form_of_both_apis() -> None:
     """OpenAI's `object` and `created`, Anthropic's `type`, `created_at` and page."""
     found = shown()
