@@ -165,7 +165,7 @@ async def test_a_load_whose_client_has_left_makes_nobody_wait(
 async def pass_time(units: FakeUnits) -> None:
     """Let a tenth of a second of the box pass, and everybody act on it."""
     units.drive(units.systemd.now_s + 0.1)
-    await asyncio.sleep(0.02)
+    await asyncio.sleep(0.02)  # real time: requests pass through real sockets
 
 
 async def test_a_hold_is_not_ended_by_a_request(engines: dict[str, Engine], tmp_path: Path) -> None:
