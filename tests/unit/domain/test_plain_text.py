@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from appliance.cli.terminal import json_text
-from appliance.domain.plain_text import JournalLines, last_redraw, plain
+from appliance.domain.plain_text import MOST_TOLD, JournalLines, abridged, last_redraw, plain
 from appliance.planning.status.log_excerpt import excerpt, short_line
 from appliance.protocol.journal_socket import entry_head
 
@@ -103,3 +103,12 @@ def test_excerpts_and_journal_entries_are_plain() -> None:
     assert dict(entry_head(f"a\n{line}", priority=3, identifier="x"))["MESSAGE"] == (
         "a\nRuntimeError: no ?memory "
     )
+
+
+def test_a_sentence_is_told_by_its_beginning_and_end() -> None:
+    """The fault stands at the beginning of a long sentence, and what to do at its end."""
+    told = abridged(f"unknown key {'z' * 100_000}: remove it")
+    assert told.startswith("unknown key z")
+    assert told.endswith("z: remove it")
+    assert len(told) == MOST_TOLD
+    assert abridged("z" * MOST_TOLD) == "z" * MOST_TOLD
