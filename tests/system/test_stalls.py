@@ -39,7 +39,7 @@ def test_frozen_worker_with_requests_in_flight_degrades_the_status(fleet: Fleet)
         document = json.loads(done.stdout)
         assert (done.returncode, document["verdict"]["state"]) == (1, "degraded")
         (row,) = document["profiles"]
-        assert (row["state"], row["stall"]["in_flight"]) == ("serving", 1)
+        assert (row["state"], row["stall"]["in_flight"]) == ("unresponsive", 1)
         assert row["stall"]["quiet_s"] >= STALLED_AFTER_S
         shown = fleet.box.run("appliance status", check=False).stdout
         assert "no progress: 1 request in flight, no byte and no CPU for " in shown

@@ -10,7 +10,16 @@ from pathlib import Path
 import pytest
 
 from appliance.domain.gateway import Standing
-from tests.fakes.engine_server import CHUNKED, EVENTS, EngineServer, Talk, answering, chunk, sized
+from tests.fakes.engine_server import (
+    CHUNKED,
+    EVENTS,
+    LAST,
+    EngineServer,
+    Talk,
+    answering,
+    chunk,
+    sized,
+)
 from tests.unit.gateway.relay.rig import get, post, rigged
 from tests.waiting import settle, until
 
@@ -182,6 +191,24 @@ async def test_kept_connections_whose_end_is_not_read_yet(tmp_path: Path, *, uni
         # No turn of the event loop since then.
         assert pool.acquire() is None
         assert (await rig.ask(post())).body == b"2"
+
+
+@pytest.mark.parametrize("head", [EVENTS, CHUNKED], ids=["stream", "another body"])
+async def test_no_request_follows_a_stream_on_its_connection(head: bytes) -> None:
+    """An engine that ends the connection after each stream, as llama.cpp's server does, loses no request."""
+
+    async def script(talk: Talk) -> None:
+        await talk.request()
+        await talk.say(head, chunk(EVENT), LAST)
+        with suppress(asyncio.IncompleteReadError):
+            await talk.request()
+
+    async with rigged(script) as rig:
+        caller = await rig.connect()
+        for _ in range(3):
+            await caller.send(post())
+            answer = await caller.answer()
+            assert (answer.status, answer.whole) == (200, True)
 
 
 @pytest.mark.parametrize("unix", [False, True])
