@@ -23,7 +23,7 @@ from appliance.launch.admission.obstacles import Obstacle, joined
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from appliance.adapters.kernel.tcp_listeners import PortSocket
 
@@ -47,14 +47,26 @@ class PortWatch:
         port: TCP port on loopback.
         reuse: Kinds of `PORT_REUSE` with one of which the engine binds; none: it binds without.
         clock: Monotonic seconds.
+        sockets_on: Reads the sockets on a port from the kernel's tables.
     """
 
-    def __init__(self, port: int, reuse: Sequence[str], *, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        port: int,
+        reuse: Sequence[str],
+        *,
+        clock: Callable[[], float],
+        sockets_on: Callable[[int], Iterable[PortSocket]] | None = None,
+    ) -> None:
         self.number = port
+        self._sockets_on = sockets_on
         self._options = [_OPTIONS[kind] for kind in reuse] or [0]
         self._clock = clock
         self._looked_s = float("-inf")
         self._obstacle: Obstacle | None = None
+        self._was_let_go = False
+        """Whether only connections in TIME_WAIT were seen on the port: the kernel frees it a moment after the last
+        has left its tables."""
         self.began_s: float | None = None
         """Time when the port was first found taken; None: it never was."""
         self.waited_s = 0.0
@@ -90,9 +102,9 @@ class PortWatch:
         return True
 
     def _look(self) -> Obstacle:
-        from appliance.adapters.kernel.tcp_listeners import sockets_on  # noqa: PLC0415
+        from appliance.adapters.kernel import tcp_listeners  # noqa: PLC0415
 
-        found = list(sockets_on(self.number))
+        found = list((self._sockets_on or tcp_listeners.sockets_on)(self.number))
         if listeners := [one for one in found if one.is_listening]:
             return Obstacle(
                 f"waiting for port {self.number}: another process listens on it",
@@ -108,13 +120,14 @@ class PortWatch:
                 kind=_PORT,
                 explain=lambda: f"{text}: {_owners(rest)}",
             )
+        self._was_let_go = self._was_let_go or bool(found)
         left_s = max((one.left_s for one in found), default=0.0)
-        after = f"free again in {left_s:.0f} s" if left_s else "a process has bound it"
+        after = f"free again in {left_s:.0f} s" if self._was_let_go else "a process has bound it"
         return Obstacle(
             f"waiting for port {self.number}: {after}",
             kind=_PORT,
             explain=lambda: f"port {self.number} is not free: {after}",
-            extra_s=_EXTRA_S if left_s else 0.0,
+            extra_s=_EXTRA_S if self._was_let_go else 0.0,
         )
 
 

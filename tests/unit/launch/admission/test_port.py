@@ -7,7 +7,7 @@ from contextlib import closing, contextmanager
 
 import pytest
 
-from appliance.adapters.kernel.tcp_listeners import port_sockets_in
+from appliance.adapters.kernel.tcp_listeners import PortSocket, port_sockets_in
 from appliance.launch.admission.port import (
     LISTENER_GRACE_S,
     PORT_REUSE,
@@ -95,6 +95,19 @@ def test_open_connections_of_an_earlier_run_are_named(port: int) -> None:
             )
             assert f"(pid {os.getpid()}, " in obstacle.explain()
             assert not obstacle.rival
+
+
+def test_a_port_that_is_let_go_is_awaited_beyond_the_deadline(port: int) -> None:
+    """The last connection leaves the kernel's tables a moment before its port is free."""
+    times, looks = iter([59.0, 60.0]), iter([[PortSocket("06", 0.4, 0)], []])
+    watch = PortWatch(port, (), clock=lambda: next(times), sockets_on=lambda _: next(looks))
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", port))
+        for _ in range(2):
+            obstacle = watch.check()
+            assert obstacle is not None
+            assert obstacle.status == f"waiting for port {port}: free again in 0 s"
+            assert obstacle.extra_s > 0
 
 
 def test_the_wait_for_a_port_is_told(port: int) -> None:
