@@ -17,6 +17,7 @@ standard library, so that it runs in a box, too: see `main`. Paths:
 import argparse
 import json
 import re
+import signal
 import socket
 import threading
 import time
@@ -466,15 +467,18 @@ def main() -> None:
     flags = parser.parse_args()
     server = NtfyServer(host=flags.host, port=flags.port, token=flags.token)
     server.inbox.old = flags.old
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     with server:
         print(f"listening on {server.address}", flush=True)  # noqa: T201
         _watch(server, flags.state, prints=flags.prints)
 
 
 def _watch(server: NtfyServer, state: Path | None, *, prints: bool) -> None:
-    shown, written = 0, ""
-    while True:
-        time.sleep(0.1)  # real time: whoever reads the output waits for it anyway
+    """Show what comes until SIGTERM; what came in the last moment before it, too."""
+    shown, written, is_last = 0, "", False
+    while not is_last:
+        # Real time: whoever reads the output waits for it anyway.
+        is_last = signal.sigtimedwait({signal.SIGTERM}, 0.1) is not None
         with server.lock:
             delivered = server.inbox.delivered()
             text = json.dumps(server.state())

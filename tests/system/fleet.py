@@ -124,7 +124,7 @@ class Fleet:
         argv = ["/usr/bin/python3", "-S", ENGINE, "9100", *memory]
         self._foreign.add(name)
         self.box.run("systemd-run", "-q", f"--unit={name}", f"--uid={user}", *argv)
-        self.box.wait_for("grep -q ':238C ' /proc/net/tcp")
+        self.box.wait_for_listener(9100)
         return int(self.box.run(f"systemctl show -P MainPID {name}").stdout)
 
     def people(self) -> None:

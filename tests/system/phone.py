@@ -25,7 +25,7 @@ class Phone:
         box.write(_PROGRAM, _SERVER.read_text("utf-8"))
         serve = f"/usr/bin/python3 {_PROGRAM} --port 8085 --state {_STATE}"
         box.run(f"systemd-run -q --unit=ntfy {_ORDER} {serve}")
-        box.wait_for("grep -q ':1F95 ' /proc/net/tcp")
+        box.wait_for_listener(8085)
 
     def subscribe(self) -> None:
         """Make the topic a target, named phone."""

@@ -82,7 +82,7 @@ def fleet(gpu_image: Image) -> Iterator[Fleet]:
         fleet.switch("a")
         argv = ("/usr/bin/python3", "-S", ENGINE, "9100", "--where", EVERYWHERE, "--vram", "0:2")
         foreign(fleet, "miner", *argv)
-        box.wait_for("grep -q ':238C ' /proc/net/tcp")
+        box.wait_for_listener(9100)
         yield fleet
 
 

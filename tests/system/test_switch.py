@@ -188,18 +188,18 @@ def test_refused_before_anything_is_stopped(fleet: Fleet) -> None:
     """A missing model file, a taken port and a retired profile never touch the old model."""
     pid = fleet.main_pid("a")
     fleet.profile("gone", 9003, top='gpus = []\nmodel = "/models/gone.gguf"')
-    fleet.profile("taken", 9004)
+    fleet.profile("taken", 9006)
     fleet.apply()
-    listening = "/usr/bin/python3 -c 'import socket,time;s=socket.create_server((\"127.0.0.1\",9004));time.sleep(60)'"
+    listening = "/usr/bin/python3 -c 'import socket,time;s=socket.create_server((\"127.0.0.1\",9006));time.sleep(60)'"
     with fleet.box.stream("sh", "-c", listening):
-        fleet.box.wait_for("grep -q :232C /proc/net/tcp")
+        fleet.box.wait_for_listener(9006)
         taken = fleet.cli("switch", "taken")
     gone = fleet.cli("switch", "gone")
     fleet.box.run("appliance mark b retired")
     retired = fleet.cli("switch", "b")
     fleet.box.run("appliance mark b standby")
     assert [taken.exit, gone.exit, retired.exit] == [1, 1, 1]
-    assert "port 9004 is in use by a process of user root" in taken.result["message"]
+    assert "port 9006 is in use by a process of user root" in taken.result["message"]
     assert "model file missing: /models/gone.gguf" in gone.result["message"]
     assert "b is retired: appliance mark b standby" in retired.result["message"]
     assert fleet.main_pid("a") == pid

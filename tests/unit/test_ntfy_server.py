@@ -1,12 +1,17 @@
 """Fake ntfy server: it answers as ntfy does, so that senders can be tried against it."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
+from contextlib import closing
 from http.client import HTTPConnection, HTTPResponse, RemoteDisconnected
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.fakes import ntfy_server
 from tests.fakes.clock import FakeClock
 from tests.fakes.ntfy_server import NtfyInbox, NtfyServer, RefusedError
 
@@ -165,6 +170,21 @@ def test_webhooks_and_pings_are_recorded(server: NtfyServer) -> None:
     assert [json.loads(hook["body"]) for hook in state["hooks"]] == [{"a": 1}]
     assert [ping["path"] for ping in state["pings"]] == ["/ping/uuid"]
     assert state["delivered"] == []
+
+
+def test_the_last_message_before_the_end_is_kept(tmp_path: Path) -> None:
+    """The file has what came right before SIGTERM: a box that goes down tells it in its last moments."""
+    state = tmp_path / "state.json"
+    argv = [sys.executable, "-S", ntfy_server.__file__, "--state", str(state)]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        port = int(process.stdout.readline().rsplit(":", 1)[1])
+        with closing(HTTPConnection("127.0.0.1", port, timeout=10)) as connection:
+            connection.request("POST", "/t", b"going down")
+            assert connection.getresponse().status == 200
+        process.terminate()
+        assert process.wait(10) == 0
+    assert [m["message"] for m in json.loads(state.read_text())["delivered"]] == ["going down"]
 
 
 def test_a_token_is_demanded(server: NtfyServer) -> None:

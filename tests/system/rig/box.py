@@ -317,3 +317,10 @@ class Box:
         while self.run(shell, check=False).returncode:
             if not polling.pause():
                 raise RigError(f"not true after {timeout_s} s: {shell}\n{self.journal('-n40')}")
+
+    def wait_for_listener(self, port: int) -> None:
+        """Wait until a socket of the box listens on a TCP port over IPv4.
+
+        A connection that an earlier engine closed stays in the kernel's table for a minute.
+        """
+        self.wait_for(f"grep -q ': [0-9A-F]*:{port:04X} [0-9A-F:]* 0A ' /proc/net/tcp")
