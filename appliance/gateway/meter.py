@@ -20,12 +20,7 @@ from appliance.gateway.counters import (
     bucket_of,
     new_buckets,
 )
-from appliance.gateway.http.usage_parser import (
-    is_stream,
-    parse_output_tokens,
-    parse_prompt_tokens,
-    parse_tok_s,
-)
+from appliance.gateway.http.usage_parser import is_stream, parse_usage
 from appliance.gateway.relay.protocols import REROUTED, RequestProgress
 
 MOST: Final = 256
@@ -131,8 +126,7 @@ class MeteredRequest:
         """Add a request that is over, and the usage that its response reports, to counters."""
         status, size, sent_s = self._status, self._size, self.sent_s
         tail = self._tail if size else b""
-        tokens, speed = parse_output_tokens(tail), parse_tok_s(tail)
-        prompt = parse_prompt_tokens(tail)
+        tokens, speed, prompt = parse_usage(tail)
         streamed = self._first_s and is_stream(tail)
         if streamed:
             speed = speed or self._speed(tokens)

@@ -34,10 +34,13 @@ the transport must tell in time that the other side does not read."""
 class WriteBatch:
     """Batch of all transports of one event loop."""
 
-    __slots__ = ("_direct", "_few", "_pending")
+    __slots__ = ("_direct", "_few", "pending", "turn")
 
     def __init__(self) -> None:
-        self._pending: deque[tuple[asyncio.WriteTransport, bytes]] = deque()
+        self.pending: deque[tuple[asyncio.WriteTransport, bytes]] = deque()
+        """Writes that wait for the end of this turn."""
+        self.turn = 0
+        """Number of the last turn in which writes waited."""
         self._direct = 0
         """Number of writes that still go out directly; 0: writes are batched."""
         self._few = 0
@@ -53,8 +56,9 @@ class WriteBatch:
             self.flush()
             transport.write(data)
             return
-        pending = self._pending
+        pending = self.pending
         if not pending:
+            self.turn += 1
             asyncio.get_running_loop().call_soon(self._end_turn)
         pending.append((transport, data))
 
@@ -63,7 +67,7 @@ class WriteBatch:
 
         A transport may call its protocol back, which may write or flush: the order stays.
         """
-        pending = self._pending
+        pending = self.pending
         while pending:
             transport, data = pending.popleft()
             try:
@@ -73,7 +77,7 @@ class WriteBatch:
                 end_faulty(error, transport.abort)
 
     def _end_turn(self) -> None:
-        many = len(self._pending) >= _FEW_WRITES
+        many = len(self.pending) >= _FEW_WRITES
         # Before later writes may go out directly: what waits comes first.
         self.flush()
         self._few = 0 if many else self._few + 1

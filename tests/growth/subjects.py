@@ -239,8 +239,7 @@ def _tail(data: bytes) -> None:
     tail = data[-8192:]
     usage_parser.is_stream(tail)
     usage_parser.parse_output_tokens(tail)
-    usage_parser.parse_prompt_tokens(tail)
-    usage_parser.parse_tok_s(tail)
+    usage_parser.parse_usage(tail)
 
 
 _DIRECTORY: Final = ModelDirectory(

@@ -351,13 +351,18 @@ class ClientConnection(asyncio.Protocol):
 
     # Exchanges and their end.
 
-    def _start_exchange(self, head: RequestHead, body: bytes) -> None:
+    def _start_exchange(self, head: RequestHead, body: bytes, *, decoded: bool = False) -> None:
         self._state = _BUSY
         self.deadline_s = inf
-        if head.coding is not None and body:
+        if head.coding is not None and body and not decoded:
             self._decode(head.coding, body)
-        else:
-            self._exchange_plain(head, body)
+            return
+        relay = self._relay
+        close = head.close or self._overrun or relay.closing
+        exchange = self._exchange = Exchange(relay, self, head, body, self._key, close=close)
+        if self._rest and not self._count_ahead():
+            return
+        exchange.start()
 
     def _decode(self, coding: Coding, body: bytes) -> None:
         """Decode a body in steps, between which all other clients are served."""
@@ -389,15 +394,7 @@ class ClientConnection(asyncio.Protocol):
             return
         body = decoded.take_plain()
         self._relay.buffered_bytes += len(body)
-        self._exchange_plain(head, body)
-
-    def _exchange_plain(self, head: RequestHead, body: bytes) -> None:
-        relay = self._relay
-        close = head.close or self._overrun or relay.closing
-        exchange = self._exchange = Exchange(relay, self, head, body, self._key, close=close)
-        if self._rest and not self._count_ahead():
-            return
-        exchange.start()
+        self._start_exchange(head, body, decoded=True)
 
     def write(self, data: bytes) -> None:
         if self._transport is not None:

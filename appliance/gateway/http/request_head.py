@@ -125,6 +125,10 @@ class RequestHead:
     is_read: bool = False
     """Whether the method is one of those that read, and no websocket begins: without a body such a
     request is no work for a model."""
+    head_first: bool = False
+    """Whether the response's head decides if its body is wanted."""
+    is_answered_here: bool = False
+    """Whether the gateway itself answers: the list of models, or a `preflight`."""
     cors: bytes = b""
     """Header lines of every response to the request, once `Relay.examine` ran: whether a web page may
     read it."""
@@ -197,6 +201,7 @@ def _check(
         path_class = PathClass() if path == "*" else classify_path(method.decode("ascii"), path)
     except PathError as error:
         return bad_request(str(error))
+    preflight = _preflight(method, seen)
     return RequestHead(
         method,
         origin_form,
@@ -216,9 +221,11 @@ def _check(
         seen.get(b"origin"),
         seen.get(b"sec-fetch-site"),
         seen.get(_LEASE),
-        _preflight(method, seen),
+        preflight,
         _model_of_query(origin_form),
         method in _READS and not websocket,
+        websocket or method == b"HEAD",
+        path_class.is_model_list or preflight is not None,
     )
 
 

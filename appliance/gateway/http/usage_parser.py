@@ -17,8 +17,11 @@ _EVALUATED: Final = b'"prompt_n"'
 _REUSED: Final = b'"cache_n"'
 """Keys of llama.cpp's timings; the reused tokens are beside those that were evaluated."""
 _SPEED: Final = b'"predicted_per_second"'
+"""Key of llama.cpp's timings, which all have."""
 _INTEGER: Final = re.compile(rb'"\s*:\s*([0-9]{1,9})(?![0-9.eE])')
 _NUMBER: Final = re.compile(rb'"\s*:\s*([0-9]{1,9}(?:\.[0-9]{1,17})?)')
+Usage = tuple[int | None, float | None, tuple[int, int | None] | None]
+"""Output tokens; decoding speed in tokens/s; prompt tokens, and how many of them the engine's prefix cache held."""
 _LINES: Final = (b"data:", b"event:", b"\ndata:", b"\nevent:")
 """Beginnings of events; a newline within a JSON string is escaped as well."""
 
@@ -36,26 +39,20 @@ def parse_output_tokens(tail: bytes) -> int | None:
     return _parse_first(tail, _TOKENS)
 
 
-def parse_prompt_tokens(tail: bytes) -> tuple[int, int | None] | None:
-    """Return the prompt tokens, and how many of them the engine's prefix cache held; None: not reported."""
-    prompt, cached = _parse_first(tail, _PROMPT), _parse_count(tail, _CACHED)
-    # Each search that finds nothing reads the whole tail: only as many as are needed.
-    if cached is None and (evaluated := _parse_count(tail, _EVALUATED)) is not None:
-        cached = _parse_count(tail, _REUSED)
-        prompt = prompt if cached is None else evaluated + cached
+def parse_usage(tail: bytes) -> Usage:
+    """Return everything that is reported, each None where it is not."""
+    tokens, prompt = _parse_first(tail, _TOKENS), _parse_first(tail, _PROMPT)
+    cached, speed = _parse_count(tail, _CACHED), None
+    # A search that finds nothing reads the whole tail: only as many as are needed.
+    if (at := tail.rfind(_SPEED)) >= 0:
+        found = _NUMBER.match(tail, at + len(_SPEED) - 1)
+        speed = (float(found[1]) or None) if found else None
+        if cached is None and (evaluated := _parse_count(tail, _EVALUATED)) is not None:
+            cached = _parse_count(tail, _REUSED)
+            prompt = prompt if cached is None else evaluated + cached
     if prompt is None:
-        return None
-    return prompt, cached if cached is not None and cached <= prompt else None
-
-
-def parse_tok_s(tail: bytes) -> float | None:
-    """Return the decoding speed that the engine reports; None: not reported."""
-    at = tail.rfind(_SPEED)
-    if at < 0:
-        return None
-    found = _NUMBER.match(tail, at + len(_SPEED) - 1)
-    speed = float(found[1]) if found else 0.0
-    return speed if speed > 0 else None
+        return tokens, speed, None
+    return tokens, speed, (prompt, cached if cached is not None and cached <= prompt else None)
 
 
 def _parse_first(tail: bytes, keys: Sequence[bytes]) -> int | None:

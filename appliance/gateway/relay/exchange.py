@@ -203,13 +203,8 @@ class Exchange:
 
     def start(self) -> None:
         """Handle the request, which was received as a whole."""
-        if self._head.preflight is not None:
-            self.reply.allow(self._head.preflight)
-            self._end()
-            return
-        path_class = self._head.path_class
-        if path_class.is_model_list:
-            self._list_models(path_class.model)
+        if self._head.is_answered_here:
+            self._answer()
             return
         body = self._body
         if body:
@@ -222,6 +217,14 @@ class Exchange:
         else:
             self._model = self._head.model
         self._route()
+
+    def _answer(self) -> None:
+        """Answer the request without an engine."""
+        if self._head.preflight is None:
+            self._list_models(self._head.path_class.model)
+        else:
+            self.reply.allow(self._head.preflight)
+            self._end()
 
     def _parse(self, body: bytes) -> None:
         """Parse a body that is not plain, a long one in steps."""
@@ -329,22 +332,17 @@ class Exchange:
         if upstream is None or upstream.routed is not routed:
             upstream = relay.renew_upstream(routed)
         body: bytes | Pieces = self._body
-        changes = upstream.changes.get(self._model, upstream.other_changes)
-        if self._plain and (changes.others or changes.name != self._model):
-            # Most bodies stay as they are: the engine knows the model by the name that clients send.
-            self._document = JsonBody(self._body, plain=(self._model, self.streams))
-        if self._document is not None:
-            try:
-                body = self._document.apply(changes)
-            except BodyError as error:
-                self._observe(routed.name)
-                self.refuse(body_refusal(error))
+        if self._document is not None or (self._plain and self._model not in upstream.unchanged):
+            changed = self._change_body(upstream)
+            if changed is None:
                 return
+            body = changed
         plain = self._reply is not None and self._reply.stage is ReplyStage.OPENED
         head = build_engine_head(self._head, len(body), upstream.head_lines, plain=plain)
         self._request = head, body
         if self._upstream is not upstream:
-            self._leave_upstream()
+            if self._upstream is not None:
+                self._leave_upstream()
             self._upstream = upstream
             upstream.in_flight.add(self)
         engine = upstream.pool.acquire()
@@ -359,6 +357,18 @@ class Exchange:
             self._observe(routed.name)
             self._observation.sent()
         self._send_on(engine)
+
+    def _change_body(self, upstream: Upstream) -> bytes | Pieces | None:
+        """Return the body as the engine shall have it; None: it cannot be changed so, and is refused."""
+        if self._document is None:
+            self._document = JsonBody(self._body, plain=(self._model, self.streams))
+        changes = upstream.changes.get(self._model, upstream.other_changes)
+        try:
+            return self._document.apply(changes)
+        except BodyError as error:
+            self._observe(upstream.routed.name)
+            self.refuse(body_refusal(error))
+            return None
 
     def _died_with(self, profile: str) -> bool:
         """Tell whether the profile's engine has died too often while it had this very request."""
@@ -391,9 +401,7 @@ class Exchange:
         self._state = _WAITING
         self._engine = engine
         head, body = self._request
-        # Of these the head decides whether the body is wanted.
-        head_first = self._head.websocket or self._head.method == b"HEAD"
-        engine.send(self, head, body, head_first=head_first)
+        engine.send(self, head, body, head_first=self._head.head_first)
 
     def unreachable(self) -> None:
         """Route again in a moment: the supervisor may have sent a new state by then."""

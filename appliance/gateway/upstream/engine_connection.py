@@ -10,7 +10,7 @@ response may have read the request, and worked on it. No socket tells that it ha
 carries no acknowledgement, so TCP_INFO's bytes_acked leaves out bytes that the engine has read,
 and after a half-close it leaves out those read later; a unix socket has no acknowledgements. So
 the kernel is asked before the first byte whether the end of a kept connection has come
-(`has_ended`), which costs half a microsecond.
+(`Pool.acquire`).
 
 An engine that sends bytes while no request is under way could mix up responses: its connection is
 closed.
@@ -18,7 +18,6 @@ closed.
 
 import asyncio
 import os
-import select
 import socket
 from collections.abc import Callable
 from contextlib import suppress
@@ -99,8 +98,8 @@ class EngineConnection(asyncio.Protocol):
         "_transport",
         "_tunnel",
         "_used",
-        "_watched",
-        "has_ended",
+        "ended",
+        "fileno",
         "idle_since_s",
         "is_closing",
     )
@@ -119,10 +118,10 @@ class EngineConnection(asyncio.Protocol):
         self.is_closing: Callable[[], bool] = _true
         """Tell whether no request may be sent: the transport's own method, because the pool calls it
         for every request, and a property would be a second call."""
-        self._watched = select.poll()
-        self.has_ended: Callable[[int], list[tuple[int, int]]] = self._watched.poll
-        """Tell whether anything has come on an idle connection, above all its end, within that many
-        milliseconds: a poll object's own method, for the same reason."""
+        self.fileno = -1
+        """Descriptor of the socket; -1: not connected."""
+        self.ended = False
+        """Whether the kernel has told that the engine has ended the connection."""
 
     # Calls of the exchange and the pool.
 
@@ -204,7 +203,8 @@ class EngineConnection(asyncio.Protocol):
         self._transport.set_write_buffer_limits(high=_WRITE_HIGH_BYTES)
         self.is_closing = self._transport.is_closing
         if (found := transport.get_extra_info("socket")) is not None:
-            self._watched.register(found.fileno(), select.POLLIN | select.POLLRDHUP)
+            self.fileno = found.fileno()
+            self._pool.watch(self)
 
     def data_received(self, data: bytes) -> None:
         request = self._request

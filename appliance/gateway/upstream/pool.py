@@ -1,6 +1,7 @@
 """Pool of connections to one engine, and the engine's requests in flight."""
 
 import asyncio
+import select
 from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
@@ -38,6 +39,12 @@ class Pool:
         self.reads = reads
         self._connect_s = limits.connect_s
         self._idle: deque[EngineConnection] = deque()
+        self._ended = select.epoll()
+        """Connections that the engine has ended, which one call to the kernel tells of all."""
+        self._watched: dict[int, EngineConnection] = {}
+        """Those connections by descriptor."""
+        self._asked_turn = 0
+        """Turn of the event loop in which the kernel was asked last."""
         self._all: set[EngineConnection] = set()
         self._silent: set[EngineConnection] = set()
         """New connections on which no byte was received yet."""
@@ -57,18 +64,38 @@ class Pool:
 
     def acquire(self) -> EngineConnection | None:
         """Take the idle connection that was used last; None: there is none."""
+        if not self._idle:
+            return None
+        writes = self.writes
+        if not writes.pending or self._asked_turn != writes.turn:
+            # What is written in one turn of the event loop goes out at its end: asked once.
+            self._asked_turn = writes.turn
+            if self._ended.poll(0, 1):
+                self._close_ended()
         while self._idle:
             engine = self._idle.pop()
-            if engine.is_closing():
-                continue
-            if not engine.has_ended(0):
+            if not engine.is_closing():
                 return engine
-            engine.abort()
         return None
+
+    def watch(self, engine: EngineConnection) -> None:
+        """Have the kernel tell when the engine has ended a connection, until it is closed."""
+        if not self._closed:
+            self._watched[engine.fileno] = engine
+            self._ended.register(engine.fileno, select.EPOLLRDHUP)
+
+    def _close_ended(self) -> None:
+        """Close idle connections whose end has come; others take no more requests."""
+        for fileno, _ in self._ended.poll(0):
+            self._ended.unregister(fileno)
+            self._watched[fileno].ended = True
+        for engine in [one for one in self._idle if one.ended]:
+            self._idle.remove(engine)
+            engine.abort()
 
     def release(self, engine: EngineConnection) -> None:
         """Keep a connection after its response."""
-        if self._closed or self._starved or len(self._idle) >= _MOST_IDLE:
+        if engine.ended or self._closed or self._starved or len(self._idle) >= _MOST_IDLE:
             engine.finish()
             return
         engine.idle_since_s = 0.0
@@ -83,6 +110,8 @@ class Pool:
     def forget(self, engine: EngineConnection) -> None:
         """Drop a connection that has closed."""
         self._all.discard(engine)
+        if self._watched.get(engine.fileno) is engine:
+            del self._watched[engine.fileno]
         self.mark_heard(engine)
         with suppress(ValueError):
             self._idle.remove(engine)
@@ -151,6 +180,7 @@ class Pool:
         """Close idle connections now, and every other one when its response has ended."""
         self._closed = True
         self.close_idle()
+        self._ended.close()
 
 
 class Upstream:
@@ -166,6 +196,7 @@ class Upstream:
         "pool",
         "reads",
         "routed",
+        "unchanged",
         "writes",
     )
 
@@ -192,6 +223,11 @@ class Upstream:
         """Changes of a body by the model that it names; None: it names none."""
         self.other_changes: BodyChanges = _body_changes(routed, routed.engine_name)
         """Changes of a body that names a model by another name than the engine's."""
+        known = {routed.engine_name: self.other_changes, **self.changes}
+        self.unchanged = frozenset(
+            name for name, its in known.items() if not its.others and its.name == name
+        )
+        """Models whose plain bodies stay as they are: the engine knows them by the name that clients send."""
 
     def renew(self, routed: Routed) -> None:
         """Use a profile that was applied anew."""

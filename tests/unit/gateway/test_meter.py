@@ -24,8 +24,7 @@ from appliance.gateway.counters import (
 from appliance.gateway.http.usage_parser import (
     is_stream,
     parse_output_tokens,
-    parse_prompt_tokens,
-    parse_tok_s,
+    parse_usage,
 )
 from appliance.gateway.meter import MOST, Meter
 
@@ -95,7 +94,8 @@ def test_what_a_tail_says(
     streamed: bool,  # noqa: FBT001
 ) -> None:
     """The engine's last report of tokens and speed counts; a model's text does not."""
-    assert (parse_output_tokens(tail), parse_tok_s(tail), is_stream(tail)) == (
+    assert parse_output_tokens(tail) == tokens
+    assert (*parse_usage(tail)[:2], is_stream(tail)) == (
         tokens,
         speed,
         streamed,
@@ -108,9 +108,12 @@ def test_what_a_tail_says(
         (b'"usage":{"prompt_tokens":50,"prompt_tokens_details":{"cached_tokens":40}}', (50, 40)),
         (b'"usage":{"prompt_tokens_details":{"cached_tokens":0},"prompt_tokens":50}', (50, 0)),
         (b'"usage":{"input_tokens":9,"input_tokens_details":{"cached_tokens":9}}', (9, 9)),
-        (b'"usage":{"prompt_tokens":9},"timings":{"cache_n":236,"prompt_n":4}', (240, 236)),
-        (b'"timings":{"cache_n":236}', None),
-        (b'"timings":{"prompt_n":4}', None),
+        (
+            b'"usage":{"prompt_tokens":9},"timings":{"cache_n":236,"prompt_n":4,"predicted_per_second":0}',
+            (240, 236),
+        ),
+        (b'"timings":{"cache_n":236,"predicted_per_second":3.5}', None),
+        (b'"timings":{"prompt_n":4,"predicted_per_second":3.5}', None),
         (b'"usage":{"prompt_tokens":50,"prompt_tokens_details":null}', (50, None)),
         (b'"usage":{"prompt_tokens":50,"prompt_tokens_details":{"cached_tokens":51}}', (50, None)),
         (b'"usage":{"prompt_tokens_details":{"cached_tokens":51}}', None),
@@ -122,7 +125,7 @@ def test_prompt_tokens_count_with_the_cached_ones_among_them(
     tail: bytes, expected: tuple[int, int | None] | None
 ) -> None:
     """Prompt tokens, and the cached ones if they can be, by the names of OpenAI's API or of llama.cpp."""
-    assert parse_prompt_tokens(tail) == expected
+    assert parse_usage(tail)[2] == expected
 
 
 def test_tokens_and_their_time_are_summed() -> None:
@@ -282,7 +285,7 @@ def test_a_bound_belongs_to_its_bucket() -> None:
 @given(st.binary())
 def test_any_tail_is_read(tail: bytes) -> None:
     """Any bytes can be parsed for usage."""
-    for look in (parse_output_tokens, parse_prompt_tokens, parse_tok_s, is_stream):
+    for look in (parse_output_tokens, parse_usage, is_stream):
         look(b'data: "predicted_n":' + tail)
 
 

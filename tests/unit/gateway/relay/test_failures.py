@@ -186,11 +186,46 @@ async def test_kept_connections_whose_end_is_not_read_yet(tmp_path: Path, *, uni
         await until(lambda: pool.idle == 1)
         (talk,) = rig.engine.talks
         kept = talk.writer.get_extra_info("socket")
+        for waits in (False, True):
+            # The kernel is asked in each turn anew, whether or not others write in it.
+            engine = pool.acquire()
+            assert engine is not None
+            pool.release(engine)
+            await asyncio.sleep(0)
+            if waits:
+                pool.writes.pending.clear()
+                pool.writes.write(asyncio.WriteTransport(), b"")
         with socket.socket(fileno=os.dup(kept.fileno())) as own:
             own.shutdown(socket.SHUT_WR)
         # No turn of the event loop since then.
         assert pool.acquire() is None
+        pool.writes.pending.clear()
         assert (await rig.ask(post())).body == b"2"
+
+
+async def test_a_connection_that_ends_during_its_response_is_not_kept() -> None:
+    """What the kernel has told of a busy connection counts when its response is over."""
+    said = asyncio.Event()
+
+    async def script(talk: Talk) -> None:
+        await talk.request()
+        await talk.say(sized(b"12")[:-1])
+        await said.wait()
+
+    async with rigged(script) as rig:
+        caller = await rig.connect()
+        await caller.send(post())
+        await until(lambda: bool(rig.relay.upstreams))
+        pool = rig.relay.upstreams["genesis"].pool
+        await until(lambda: bool(rig.engine.talks and pool._all))
+        (engine,) = pool._all
+        kept = rig.engine.talks[0].writer.get_extra_info("socket")
+        with socket.socket(fileno=os.dup(kept.fileno())) as own:
+            own.shutdown(socket.SHUT_WR)
+        pool._close_ended()
+        pool.release(engine)
+        assert pool.idle == 0
+        said.set()
 
 
 @pytest.mark.parametrize("head", [EVENTS, CHUNKED], ids=["stream", "another body"])
