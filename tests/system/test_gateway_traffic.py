@@ -53,6 +53,7 @@ def shared(image: Image) -> Iterator[Fleet]:
         fleet = Fleet(box)
         for name, port in (("a", 9001), ("b", 9002)):
             fleet.profile(name, port, "--chunks", "10", "--pause", "0.03", "--think", "0.02")
+        box.write("/etc/appliance/appliance.toml", '[gateway]\nmin_residency = "0s"\n')
         fleet.apply()
         fleet.keep()
         yield fleet
@@ -105,3 +106,21 @@ def test_a_killed_gateway_refuses_nobody(fleet: Fleet) -> None:
     assert "refused" not in told.outcomes, told
     lost = sum(count for outcome, count in told.outcomes.items() if outcome != "answered")
     assert lost <= KILLS * CLIENTS, told
+
+
+def test_a_load_that_nobody_waits_for_is_given_up(fleet: Fleet) -> None:
+    """A client that asks for another model and leaves costs the next one a moment, not a minute of loading."""
+    tables = '[gateway]\nswitch = "on-request"\n'
+    fleet.profile("slow", 9003, "--delay", "60", tables=tables)
+    fleet.apply()
+    fleet.box.wait_for(f"curl -s 127.0.0.1:{PORT}/v1/models | grep -q slow")
+    curl = ("curl", "-sm", "20", f"127.0.0.1:{PORT}/v1/completions", "-d")
+    with fleet.box.stream(*curl, '{"model": "slow", "prompt": "?"}'):
+        fleet.box.wait_for(
+            "test -n \"$(systemctl show -P MainPID appliance-backend-slow | grep -v '^0')\""
+        )
+    answer = fleet.box.run(*curl, '{"model": "a", "prompt": "?"}')
+    assert "hello from 9001" in answer.stdout
+    assert fleet.active() == ["a"]
+    cancelled = "nobody waits for slow any more: the switch is cancelled"
+    assert cancelled in fleet.box.journal("-u", GATEWAY)

@@ -449,7 +449,7 @@ class Exchange:
 
     def deliver(self, payload: bytes, *, complete: bool) -> None:
         """Relay bytes of the response body."""
-        reply = self.reply
+        reply = self._reply or self.reply  # without the property's call for each chunk
         if payload and self._observation is not None:
             self._observation.chunk(len(payload))
         if complete:

@@ -58,6 +58,10 @@ class ReplyStage(Enum):
     collected."""
 
 
+_COLLECTING_ERROR: Final = ReplyStage.COLLECTING_ERROR
+"""That stage by a name of the module: an enum's attribute takes twenty times as long in Python 3.11."""
+
+
 class Reply:
     """Reply to one request."""
 
@@ -175,7 +179,7 @@ class Reply:
 
     def deliver(self, payload: bytes, *, complete: bool) -> None:
         """Relay bytes of the engine's body."""
-        if self.stage is ReplyStage.COLLECTING_ERROR:
+        if self.stage is _COLLECTING_ERROR:
             self._collect_error(payload, complete=complete)
             return
         out = self._pending_head
