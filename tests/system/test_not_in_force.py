@@ -129,5 +129,7 @@ def test_a_typo_in_the_settings_ends_no_daemon(fleet: Fleet) -> None:
     finally:
         fleet.box.run(f"rm {SETTINGS}")
     fleet.box.wait_for('appliance status --json | grep -q \'"state": "up"\'')
+    # The verdict is "degraded" for as long as gateway and agent have not answered the process.
+    fleet.box.wait_for("appliance status")
     assert fleet.status()["verdict"]["state"] == "serving"
     assert fleet.box.run("systemctl show -P MainPID appliance-supervisor").stdout == pid

@@ -59,7 +59,7 @@ class ReplyStage(Enum):
 
 
 _COLLECTING_ERROR: Final = ReplyStage.COLLECTING_ERROR
-"""That stage by a name of the module: an enum's attribute takes twenty times as long in Python 3.11."""
+"""Stage by a name of the module, since an enum's attribute takes 37 ns in Python 3.11, for each chunk."""
 
 
 class Reply:

@@ -42,7 +42,7 @@ class Pool:
         self._ended = select.epoll()
         """Connections that the engine has ended, which one call to the kernel tells of all."""
         self._watched: dict[int, EngineConnection] = {}
-        """Those connections by descriptor."""
+        """Connections by descriptor, for what the kernel tells."""
         self._asked_turn = 0
         """Turn of the event loop in which the kernel was asked last."""
         self._all: set[EngineConnection] = set()

@@ -204,7 +204,7 @@ async def test_kept_connections_whose_end_is_not_read_yet(tmp_path: Path, *, uni
 
 
 async def test_a_connection_that_ends_during_its_response_is_not_kept() -> None:
-    """What the kernel has told of a busy connection counts when its response is over."""
+    """An end that the kernel has told of a busy connection counts when its response is over."""
     said = asyncio.Event()
 
     async def script(talk: Talk) -> None:
