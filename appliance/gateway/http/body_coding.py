@@ -62,7 +62,7 @@ class _Frame(Protocol):
     def eof(self) -> bool: ...
     @property
     def unused_data(self) -> bytes: ...
-    def decompress(self, data: bytes, max_length: int, /) -> bytes: ...
+    def decompress(self, data: bytes | bytearray, max_length: int, /) -> bytes: ...
 
 
 class BodyDecoder:
@@ -86,7 +86,7 @@ class BodyDecoder:
         "refusal",
     )
 
-    def __init__(self, coding: Coding, body: bytes, most_bytes: int) -> None:
+    def __init__(self, coding: Coding, body: bytes | bytearray, most_bytes: int) -> None:
         self.coded = body
         self._pieces: list[bytes] = []
         """Plain body as far as it is decoded; a buffer that grows would be copied in long steps."""
@@ -120,7 +120,7 @@ class BodyDecoder:
         new_frame, fault = _frames_of(self._coding)
         stepped = 0
         for at in range(0, len(self.coded), _SLICE_BYTES):
-            data: bytes | None = self.coded[at : at + _SLICE_BYTES]
+            data: bytes | bytearray | None = self.coded[at : at + _SLICE_BYTES]
             self._taken_bytes = min(at + _SLICE_BYTES, len(self.coded))
             while data is not None:
                 try:
@@ -141,7 +141,7 @@ class BodyDecoder:
         if self._frame is not None:
             self.refusal = bad_request(f"the body ends too soon for {self._coding}")
 
-    def _feed(self, new_frame: Callable[[], _Frame], data: bytes) -> bytes | None:
+    def _feed(self, new_frame: Callable[[], _Frame], data: bytes | bytearray) -> bytes | None:
         """Decode coded bytes; return those that are left, empty if only output is; None: neither."""
         frame = self._frame
         if frame is None:

@@ -58,6 +58,10 @@ def parse_request_head(raw: bytes, most: int) -> RequestHead | Refusal:
     return check_request_head(parser.get_method(), found.target, found.headers, raw)
 
 
+BODY_TURN_BYTES: Final = 256 << 10
+"""Bytes of a body that are received at once: libuv reads up to 2 MiB of one connection before it goes on, 5 ms."""
+
+
 class IncomingBody:
     """Request body as it is received.
 
@@ -76,6 +80,7 @@ class IncomingBody:
         "data",
         "overrun",
         "pace",
+        "pause_at",
     )
 
     def __init__(self, length: int, *, end_s: float) -> None:
@@ -89,6 +94,8 @@ class IncomingBody:
         self._chunks = ChunkedDecoder() if length < 0 else None
         self._missing = length
         self.data = bytearray()
+        self.pause_at = BODY_TURN_BYTES
+        """Bytes at which other clients have their turn."""
         self.complete = False
         self.overrun = False
         """Whether bytes of the next request were read, which cannot be given back."""

@@ -224,8 +224,11 @@ class Reply:
         half = self._half
         start = max(0, len(half) - _CARRIED)
         half += payload
-        ends = [(at, len(end)) for end in _EVENT_ENDS if (at := half.rfind(end, start)) >= 0]
-        size = sum(max(ends, default=(0, 0)))
+        size = 0
+        for end in _EVENT_ENDS:
+            # Each search begins at what the last one has found, mostly near the end.
+            if (at := half.rfind(end, start)) >= 0:
+                start, size = at, at + len(end)
         self._torn = self._torn and not size
         while half.startswith(b":", size) and (line := half.find(b"\n", size)) >= 0:
             # A comment that no empty line ends is an engine's sign of life.
