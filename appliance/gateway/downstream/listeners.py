@@ -33,8 +33,8 @@ _BACKLOG: Final = 4096
 _ACCEPTORS: Final = 32
 """Acceptors for each address: libuv's server accepts one connection in each turn of the loop.
 
-A new client waits behind a thousand others that connect at once for 400 ms with 16 acceptors, 130 with 32 and 40
-with 64; but each connection wakes all of them, which takes 1.8 us an acceptor.
+A new client waits behind those that connect at once with it, so more acceptors are better; but each connection
+wakes all of them, which takes 1.8 us an acceptor.
 """
 _IP_FREEBIND: Final = 15
 _IPV6_FREEBIND: Final = 78

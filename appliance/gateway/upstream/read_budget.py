@@ -13,8 +13,8 @@ from typing import Final, Protocol
 
 COUNTED_BYTES: Final = 16 << 10
 """Size from which a chunk is counted."""
-_TURN_BYTES: Final = 2 << 20
-"""Bytes in a turn: 10 ms."""
+_TURN_BYTES: Final = 1 << 20
+"""Bytes in a turn: 5 ms."""
 
 
 class LateReader(Protocol):
