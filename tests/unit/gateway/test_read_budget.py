@@ -10,7 +10,7 @@ from tests.fuzz.answers import read_answers
 from tests.fuzz.targets import new_relay, settle
 from tests.fuzz.world import End, World
 
-COUNT = 300
+COUNT = 150
 ASKED = b'POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 27\r\n\r\n{"model":"m","stream":true}'
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 EVENT = b"10000\r\n%b\n\n\r\n" % b"data: 1".ljust(65_534, b".")
