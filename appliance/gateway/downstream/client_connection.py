@@ -325,7 +325,7 @@ class ClientConnection(asyncio.Protocol):
     @guarded
     def _read_on(self) -> None:
         """Read more of a body, after other clients have had their turn."""
-        if self._state is _BODY:
+        if self._state is _BODY or self._state is _CLOSING:
             self.block_reading(blocked=False)
 
     def _drop_body(self) -> None:

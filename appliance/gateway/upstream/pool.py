@@ -88,7 +88,9 @@ class Pool:
         """Close idle connections whose end has come; others take no more requests."""
         for fileno, _ in self._ended.poll(0):
             self._ended.unregister(fileno)
-            self._watched[fileno].ended = True
+            # One that is forgotten has its socket until the event loop closes it.
+            if (engine := self._watched.get(fileno)) is not None:
+                engine.ended = True
         for engine in [one for one in self._idle if one.ended]:
             self._idle.remove(engine)
             engine.abort()
