@@ -282,6 +282,10 @@ CASES = {
         want=MemoryRequirement(estimate_bytes=40 * GIB, least_bytes=20 * GIB, gpus=(0,)),
         gpus=[Gpu()],
     ),
+    "an estimate whose least is not known may still fit": Case(
+        want=MemoryRequirement(estimate_bytes=40 * GIB, gpus=(0,)),
+        gpus=[Gpu()],
+    ),
     "an estimate waits": Case(
         want=MemoryRequirement(estimate_bytes=40 * GIB, least_bytes=20 * GIB, gpus=(0,)),
         gpus=[Gpu(free=22 * GIB)],
