@@ -42,10 +42,9 @@ class Pool:
         self._ended = select.epoll()
         """Connections that the engine has ended, which one call to the kernel tells of all."""
         self._watched: dict[int, EngineConnection] = {}
-        """Connections by descriptor, for what the kernel tells."""
+        """Connections to the engine, by descriptor."""
         self._asked_turn = 0
         """Turn of the event loop in which the kernel was asked last."""
-        self._all: set[EngineConnection] = set()
         self._silent: set[EngineConnection] = set()
         """New connections on which no byte was received yet."""
         self._connecting: set[asyncio.Task[None]] = set()
@@ -111,7 +110,6 @@ class Pool:
 
     def forget(self, engine: EngineConnection) -> None:
         """Drop a connection that has closed."""
-        self._all.discard(engine)
         if self._watched.get(engine.fileno) is engine:
             del self._watched[engine.fileno]
         self.mark_heard(engine)
@@ -137,7 +135,6 @@ class Pool:
         except (OSError, TimeoutError):
             request.unreachable()
             return
-        self._all.add(engine)
         if not request.connected(engine):
             self.release(engine)
             return

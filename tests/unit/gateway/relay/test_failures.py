@@ -166,7 +166,7 @@ async def test_kept_connections_that_were_closed() -> None:
         for _ in range(4):
             await caller.send(post())
             bodies.append((await caller.answer()).body)
-            await until(lambda: not rig.relay.upstreams["genesis"].pool._all)
+            await until(lambda: not rig.relay.upstreams["genesis"].pool._watched)
         assert bodies == [b"1", b"2", b"3", b"4"]
 
 
@@ -221,8 +221,8 @@ async def test_a_connection_that_ends_during_its_response_is_not_kept(*, forgott
         await caller.send(post())
         await until(lambda: bool(rig.relay.upstreams))
         pool = rig.relay.upstreams["genesis"].pool
-        await until(lambda: bool(rig.engine.talks and pool._all))
-        (engine,) = pool._all
+        await until(lambda: bool(rig.engine.talks and pool._watched))
+        (engine,) = pool._watched.values()
         kept = rig.engine.talks[0].writer.get_extra_info("socket")
         with socket.socket(fileno=os.dup(kept.fileno())) as own:
             own.shutdown(socket.SHUT_WR)
@@ -382,7 +382,7 @@ async def test_connections_that_are_about_to_close() -> None:
         await caller.send(post())
         await caller.answer()
         pool = rig.relay.upstreams["genesis"].pool
-        (engine,) = pool._all
+        (engine,) = pool._watched.values()
         engine.finish()
         assert pool.acquire() is None
 

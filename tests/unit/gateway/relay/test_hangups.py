@@ -166,6 +166,6 @@ async def nothing_is_left(rig: Rig, engine: WorkingEngine) -> None:
     await until(lambda: rig.relay.buffered_bytes == 0)
     upstream = rig.relay.upstreams.get("genesis")
     if upstream is not None:
-        await until(lambda: len(upstream.pool._all) == upstream.pool.idle)
+        await until(lambda: len(upstream.pool._watched) == upstream.pool.idle)
         # A connection that was opened for a client that has left is kept for the next one.
         assert upstream.pool.idle <= 1 + HANGUPS

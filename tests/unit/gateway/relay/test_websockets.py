@@ -163,7 +163,7 @@ async def test_engine_that_does_not_read() -> None:
         await caller.send(get("/", headers=OFFER))
         await caller.reader.readexactly(len(AGREED))
         caller.writer.write(bytes(50_000_000))
-        (engine,) = rig.relay.upstreams["genesis"].pool._all
+        (engine,) = rig.relay.upstreams["genesis"].pool._watched.values()
         assert engine._transport is not None
         await until(engine._transport.get_write_buffer_size)
         await settle(100)
