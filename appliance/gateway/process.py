@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from ssl import SSLContext
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import uvloop
 
@@ -29,7 +29,7 @@ from appliance.domain.gateway import Configuration, Routed, Standing
 from appliance.domain.paths import LANE_SOCKET, PROMPT_SOCKET
 from appliance.domain.plain_text import plain
 from appliance.gateway.configuration import AllowedPaths, GatewayFiles
-from appliance.gateway.downstream.handshakes import TlsServer
+from appliance.gateway.downstream.handshakes import Handshake
 from appliance.gateway.downstream.listeners import ListenAddress, Listeners
 from appliance.gateway.handover import Handover, HandoverError, Successor, parse_handover
 from appliance.gateway.keys import KeyRing
@@ -54,13 +54,6 @@ _CHECK_EVERY_S: Final = 1.0
 _FOLLOW_EVERY_S: Final = 0.25
 _STOP_MARGIN_S: Final = 10.0
 """Time for the rest of a stop, when all requests are over."""
-
-
-class _ClosedProtocol(asyncio.Protocol):
-    """Protocol beyond loopback while there is no key: closes every connection."""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        cast("asyncio.Transport", transport).abort()
 
 
 class GatewayProcess:
@@ -140,7 +133,7 @@ class GatewayProcess:
         unix_sockets = [s for s in inherited if s.family == socket.AF_UNIX]
         listeners = self._new_listeners([s for s in inherited if s.family != socket.AF_UNIX])
         self._listeners = listeners
-        await listeners.open()
+        listeners.open()
         # A part that dies ends the process, and systemd starts it again.
         async with asyncio.TaskGroup() as tasks:
             doors = [tasks.create_task(self._serve_unix(one.dup())) for one in unix_sockets]
@@ -164,7 +157,7 @@ class GatewayProcess:
             handed_over = await self._wait_for_end([*listeners.sockets, *unix_sockets], doors)
             await _end_tasks(doors)
             accepting.cancel()
-            listeners.close()
+            await listeners.close()
             if handed_over:
                 self._server.retire()
                 self._table.retire()
@@ -194,38 +187,39 @@ class GatewayProcess:
             server.close()
 
     def _new_listeners(self, inherited: Sequence[socket.socket]) -> Listeners:
-        configuration, serve_tls = self._configuration, None
+        configuration, context = self._configuration, None
         if configuration.tls and configuration.beyond_loopback():
             context = self._files.read_tls()
             if context is None:
                 # Never without TLS where the settings ask for TLS.
                 self._lacks_certificate = True
                 configuration = configuration.on_loopback()
-            else:
-                serve_tls = partial(self._serve_tls, context)
         return Listeners(
             configuration,
             inherited,
             store=self._notices,
-            serve=self._connection,
-            serve_tls=serve_tls,
+            serve=partial(self._serve, context),
+            owner_of=self._relay.peers.owner_of,
+            tls=context is not None,
         )
 
-    def _serve_tls(
-        self, context: SSLContext, address: ListenAddress, listener: socket.socket
-    ) -> TlsServer:
-        return TlsServer(listener, context, self._relay, partial(self._connection, address))
-
-    def _connection(self, address: ListenAddress) -> asyncio.BaseProtocol:
+    def _serve(
+        self, context: SSLContext | None, address: ListenAddress, accepted: socket.socket
+    ) -> asyncio.BaseProtocol | None:
         if not address.is_loopback and self._keys.empty:
             if not self._logged_closed:
                 _log.error("%s is closed: there is no key (appliance key add NAME)", address)
             self._logged_closed = True
-            return _ClosedProtocol()
+            accepted.close()
+            return None
         # Logged once, and again only after there was a key: any machine can try to connect.
         self._logged_closed = self._logged_closed and self._keys.empty
         trusted = address.is_loopback and not self._configuration.keys_always
-        return self._relay.connection(loopback=trusted, local=address.is_loopback)
+        connection = self._relay.connection(loopback=trusted, local=address.is_loopback)
+        if context is None or address.is_loopback:
+            return connection
+        Handshake(accepted, self._relay, connection).start(context)
+        return None
 
     # --- while the process runs ----------------------------------------------------------
 

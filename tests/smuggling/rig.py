@@ -1,10 +1,8 @@
 """The relay as it is, on a real socket, between a client and an engine that are not."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from appliance.domain.gateway import Limits, Routed, Standing, State
@@ -13,6 +11,7 @@ from appliance.gateway.keys import KeyRing
 from appliance.gateway.meter import Meter
 from appliance.gateway.relay.relay import Relay
 from appliance.gateway.routing_table import RoutingTable
+from tests.relay_port import relay_port
 from tests.smuggling.engine import ScriptedEngine
 
 LIMITS = Limits(body_bytes=1 << 16)
@@ -44,11 +43,9 @@ async def rig() -> AsyncIterator[Rig]:
     """Start every part of the rig, and stop it again."""
     engine = ScriptedEngine()
     relay = new_relay(await engine.start())
-    loop = asyncio.get_running_loop()
-    server = await loop.create_server(partial(relay.connection, loopback=True), "127.0.0.1", 0)
     try:
-        yield Rig(engine=engine, relay=relay, port=server.sockets[0].getsockname()[1])
+        with relay_port(relay) as port:
+            yield Rig(engine=engine, relay=relay, port=port)
     finally:
-        server.close()
         await relay.stop(0.0)
         await engine.stop()

@@ -39,7 +39,8 @@ GUARDED_INSIDE = {
     "ReadBudget._begin_turn": "sets its turn anew before it calls anything, and what it calls is guarded",
     "Pool._relieve": "sets its timer anew before it closes anything",
     "HoldQueue._work": "each request is guarded, where it is routed and where its times are checked",
-    "TlsServer._accept_all": "each client is guarded",
+    "Acceptor._accept": "each client is guarded",
+    "Acceptor._serve_waiting": "each client is guarded",
     "Handshake._shake_hands": "the event loop closes the socket of a handshake that fails",
 }
 """Callbacks and tasks that serve many requests, with the place of the guard."""

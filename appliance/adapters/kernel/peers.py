@@ -47,6 +47,13 @@ class Peers:
                 while kernel.recv(_MOST_BYTES):
                     """Answer that a process before this one has asked for."""
 
+    def owner_of(self, accepted: socket.socket) -> str:
+        """Return the owner of a connection that was accepted."""
+        try:
+            return self.owner(accepted.getpeername(), accepted.getsockname())
+        except OSError:
+            return UNKNOWN_OWNER
+
     def owner(self, peer: Any, own: Any) -> str:
         """Return the owner of a connection.
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from appliance.domain.gateway import Key, Refusal
 from appliance.gateway.callback_guard import end_faulty, guarded
-from appliance.gateway.downstream.socket_options import has_left, reset_on_close, tune
+from appliance.gateway.downstream.socket_options import has_left, reset_on_close
 from appliance.gateway.http import response_head
 from appliance.gateway.http.body_coding import BodyDecoder, Coding
 from appliance.gateway.http.head_cache import CachedHead
@@ -152,7 +152,6 @@ class ClientConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(high=_WRITE_HIGH_BYTES)
-        tune(self._transport)
         self.deadline_s = self._loop.time() + self._relay.limits.idle_s
         refusal = self._relay.add_client(self)
         if refusal is not None and not self._transport.is_closing():
@@ -342,12 +341,12 @@ class ClientConnection(asyncio.Protocol):
     def _keep_ahead(self, data: bytes) -> None:
         """Keep bytes that were received ahead of their turn."""
         self._rest += data
-        if len(self._rest) > _AHEAD_BYTES:
-            self.block_reading(blocked=True)
         self._count_ahead()
 
     def _count_ahead(self) -> bool:
-        """Count bytes received ahead of their turn; False: no room for them."""
+        """Count bytes received ahead of their turn, and read on only if they are few; False: no room."""
+        if len(self._rest) > _AHEAD_BYTES:
+            self.block_reading(blocked=True)
         more = len(self._rest) - self._ahead_bytes
         self._ahead_bytes += more
         if self._relay.count_buffered(self, more) is not None:

@@ -1,4 +1,4 @@
-"""TLS server that counts a client as a connection from the moment it is accepted.
+"""TLS handshake, which counts as a connection from the moment its client is accepted.
 
     accepted --> handshake --> ClientConnection
                      '-------> closed: failed, too slow, or gave way to another client
@@ -12,12 +12,10 @@ import contextlib
 import logging
 import socket
 import ssl
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from appliance.adapters.kernel.peers import UNKNOWN_OWNER
 from appliance.domain.gateway import Refusal
-from appliance.gateway.callback_guard import end_faulty, guarded
+from appliance.gateway.callback_guard import guarded
 from appliance.planning.routing.fair_share import Share, ShareUse
 
 if TYPE_CHECKING:
@@ -26,52 +24,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _HANDSHAKE_S: Final = 10.0
-_NO_FILES_S: Final = 0.5
-"""Pause after an accept that failed: accept(2) fails at once again while descriptors are short."""
-
-
-class TlsServer:
-    """TLS server on one listening socket.
-
-    Args:
-        listener: Listening socket; closed with the server.
-        context: Certificate and key.
-        relay: Counts each connection, handshakes included.
-        make_protocol: Makes the protocol that a connection has after its handshake.
-    """
-
-    def __init__(
-        self,
-        listener: socket.socket,
-        context: ssl.SSLContext,
-        relay: "Relay",
-        make_protocol: Callable[[], asyncio.BaseProtocol],
-    ) -> None:
-        self._listener = listener
-        self._listener.setblocking(False)  # noqa: FBT003 - has no keyword
-        self._context = context
-        self._relay = relay
-        self._make_protocol = make_protocol
-        self._accepting = asyncio.ensure_future(self._accept_all())
-
-    def close(self) -> None:
-        """Accept no more; handshakes under way go on."""
-        self._accepting.cancel()
-        self._listener.close()
-
-    async def _accept_all(self) -> None:
-        loop = asyncio.get_running_loop()
-        while True:
-            try:
-                accepted, _ = await loop.sock_accept(self._listener)
-            except OSError as error:
-                _log.warning("a TLS client cannot be accepted: %s", error.strerror)
-                await asyncio.sleep(_NO_FILES_S)
-                continue
-            try:
-                Handshake(accepted, self._relay, self._make_protocol).start(self._context)
-            except Exception as error:  # noqa: BLE001 - the guard of later clients
-                end_faulty(error, accepted.close)
 
 
 class Handshake(asyncio.Protocol):
@@ -80,7 +32,7 @@ class Handshake(asyncio.Protocol):
     Args:
         accepted: Socket of the client; taken over.
         relay: Counts the handshake until it has ended.
-        make_protocol: Makes the protocol that follows.
+        protocol: Protocol of the connection after its handshake.
     """
 
     local = False
@@ -90,18 +42,14 @@ class Handshake(asyncio.Protocol):
         self,
         accepted: socket.socket,
         relay: "Relay",
-        make_protocol: Callable[[], asyncio.BaseProtocol],
+        protocol: asyncio.BaseProtocol,
     ) -> None:
         self._socket = accepted
         self._relay = relay
-        self._make_protocol = make_protocol
+        self._protocol = protocol
         self._task: asyncio.Task[None] | None = None
         self._ends_s: float | None = None
-        try:
-            own, peer = accepted.getsockname(), accepted.getpeername()
-        except OSError:
-            own = peer = None
-        self.owner = UNKNOWN_OWNER if peer is None else relay.peers.owner(peer, own)
+        self.owner = relay.peers.owner_of(accepted)
 
     def start(self, context: ssl.SSLContext) -> None:
         """Count the connection and begin; a refusal is left to the protocol that follows."""
@@ -129,9 +77,8 @@ class Handshake(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Give the connection, now encrypted, to the protocol that follows."""
         self._relay.remove_client(self)
-        protocol = self._make_protocol()
-        transport.set_protocol(protocol)
-        protocol.connection_made(transport)
+        transport.set_protocol(self._protocol)
+        self._protocol.connection_made(transport)
 
     # Calls when connections run short.
 

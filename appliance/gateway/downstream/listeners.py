@@ -20,22 +20,29 @@ import errno
 import logging
 import socket
 import struct
-from collections.abc import Callable, Iterable
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
+from itertools import islice
 from typing import Final, Protocol
 
 from appliance.domain.gateway import Configuration, is_loopback
+from appliance.gateway.callback_guard import end_faulty
 from appliance.gateway.downstream.interfaces import AddressChanges, addresses_of, own_addresses
+from appliance.gateway.downstream.socket_options import tune
 
 _log = logging.getLogger(__name__)
 
 _BACKLOG: Final = 4096
-_ACCEPTORS: Final = 32
-"""Acceptors for each address: libuv's server accepts one connection in each turn of the loop.
-
-A new client waits behind those that connect at once with it, so more acceptors are better; but each connection
-wakes all of them, which takes 1.8 us an acceptor.
-"""
+_ACCEPTED_A_TURN: Final = 256
+"""Connections accepted at most in one turn of the event loop: 5 ms."""
+_SERVED_A_TURN: Final = 32
+"""Connections that are served from one turn on: their first requests take 8 ms together."""
+_WAITING: Final = 1024
+"""Most accepted connections that wait to be served."""
+_NO_FILES_S: Final = 0.5
+"""Pause after an accept that failed: accept(2) fails at once again while descriptors are short."""
 _IP_FREEBIND: Final = 15
 _IPV6_FREEBIND: Final = 78
 _SO_BINDTOIFINDEX: Final = 62
@@ -43,16 +50,8 @@ _SO_BINDTOIFINDEX: Final = 62
 _CHECK_EVERY_S: Final = 30.0
 _LINK_LOCAL: Final = "fe80:"
 
-Serve = Callable[["ListenAddress"], asyncio.BaseProtocol]
-ServeTls = Callable[["ListenAddress", socket.socket], "Server"]
-
-
-class Server(Protocol):
-    """Server that accepts the clients of one socket."""
-
-    def close(self) -> None:
-        """Accept no more clients, and close the socket."""
-        ...
+Serve = Callable[["ListenAddress", socket.socket], asyncio.BaseProtocol | None]
+"""Returns the protocol of a client that was accepted at an address; None: its socket is taken over."""
 
 
 class DescriptorStore(Protocol):
@@ -104,8 +103,9 @@ class Listeners:
         configuration: Compiled settings.
         inherited: Listening sockets from systemd, or from the process before.
         store: Takes the sockets that are bound here.
-        serve: Makes the protocol of a connection.
-        serve_tls: Makes the server of a socket beyond loopback; None: without TLS.
+        serve: Called with each client.
+        owner_of: Returns the owner of a connection.
+        tls: Other machines are served with TLS.
     """
 
     def __init__(
@@ -115,14 +115,16 @@ class Listeners:
         *,
         store: DescriptorStore,
         serve: Serve,
-        serve_tls: ServeTls | None = None,
+        owner_of: Callable[[socket.socket], str],
+        tls: bool = False,
     ) -> None:
         self._configuration = configuration
         self._store = store
         self._serve = serve
-        self._serve_tls = serve_tls
+        self._owner_of = owner_of
+        self._tls = tls
         self._sockets = {listen_address_of(listener): listener for listener in inherited}
-        self._servers: dict[ListenAddress, list[Server]] = {}
+        self._acceptors: dict[ListenAddress, Acceptor] = {}
         self._refused: set[ListenAddress] = set()
 
     @property
@@ -132,7 +134,7 @@ class Listeners:
     @property
     def addresses(self) -> list[ListenAddress]:
         """Return the addresses on which clients are served now."""
-        return list(self._servers)
+        return list(self._acceptors)
 
     def absent(self) -> list[str]:
         """Return the wanted addresses and interfaces that this machine does not have yet."""
@@ -151,14 +153,14 @@ class Listeners:
             *(name for name in wanted.interfaces if name not in named),
         ]
 
-    async def open(self) -> None:
+    def open(self) -> None:
         """Listen on every wanted address that can be bound now; close the others."""
         wanted = self._wanted()
         for address in set(self._sockets) - wanted:
             self._close(address)
         # Loopback first: clients of this machine are served even if the other addresses fail.
         for address in sorted(wanted, key=lambda one: (not one.is_loopback, one.name)):
-            await self._open(address)
+            self._open(address)
 
     async def follow(self) -> None:
         """Follow the interfaces for ever, as their addresses appear and disappear."""
@@ -168,18 +170,19 @@ class Listeners:
         try:
             while True:
                 await changes.next(_CHECK_EVERY_S)
-                await self.open()
+                self.open()
         finally:
             changes.close()
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Accept no more clients; other processes that have the sockets still accept them."""
-        for servers in self._servers.values():
-            for server in servers:
-                server.close()
+        for acceptor in self._acceptors.values():
+            acceptor.close()
         for listener in self._sockets.values():
             listener.close()
-        self._servers.clear()
+        for acceptor in self._acceptors.values():
+            await acceptor.wait_closed()
+        self._acceptors.clear()
         self._sockets.clear()
 
     def _wanted(self) -> set[ListenAddress]:
@@ -199,8 +202,8 @@ class Listeners:
             if one.ip not in named
         }
 
-    async def _open(self, address: ListenAddress) -> None:
-        if address in self._servers:
+    def _open(self, address: ListenAddress) -> None:
+        if address in self._acceptors:
             return
         if address not in self._sockets:
             try:
@@ -212,20 +215,11 @@ class Listeners:
                 return
             self._store.keep(self._sockets[address], address.name)
         self._refused.discard(address)
-        self._servers[address] = await self._start_servers(address)
-        encrypted = self._serve_tls is not None and not address.is_loopback
+        self._acceptors[address] = Acceptor(
+            self._sockets[address], partial(self._serve, address), self._owner_of
+        )
+        encrypted = self._tls and not address.is_loopback
         _log.info("listening on %s%s", address, " with TLS" if encrypted else "")
-
-    async def _start_servers(self, address: ListenAddress) -> list[Server]:
-        # A server closes its own copy; the socket itself is for the next process.
-        if self._serve_tls is not None and not address.is_loopback:
-            return [self._serve_tls(address, self._sockets[address].dup())]
-        return [
-            await asyncio.get_running_loop().create_server(
-                lambda: self._serve(address), sock=self._sockets[address].dup(), backlog=_BACKLOG
-            )
-            for _ in range(_ACCEPTORS)
-        ]
 
     def _log_once(self, address: ListenAddress, error: OSError) -> None:
         if address not in self._refused:
@@ -233,11 +227,123 @@ class Listeners:
             _log.error("cannot listen on %s: %s", address, error.strerror)
 
     def _close(self, address: ListenAddress) -> None:
-        for server in self._servers.pop(address, ()):
-            server.close()
+        if address in self._acceptors:
+            self._acceptors.pop(address).close()
         self._sockets.pop(address).close()
         self._store.drop(address.name)
         _log.info("no longer listening on %s", address)
+
+
+class Acceptor:
+    """Accepts the clients of one listening socket, and serves their owners in turn.
+
+    The kernel hands connections over in the order of their arrival, and each costs a hundred times
+    as much to serve as to accept: a new client would wait for all first requests of a crowd that
+    connects at once with it. So when more come than are served in a turn, all are accepted, and each
+    owner has one served after the other. Of more than `_WAITING` the owner who has most loses the
+    newest.
+
+    Args:
+        listener: Listening socket, which stays the caller's.
+        serve: Returns the protocol of a client; None: its socket is taken over.
+        owner_of: Returns the owner of a connection.
+    """
+
+    def __init__(
+        self,
+        listener: socket.socket,
+        serve: Callable[[socket.socket], asyncio.BaseProtocol | None],
+        owner_of: Callable[[socket.socket], str],
+    ) -> None:
+        self._listener = listener
+        self._serve = serve
+        self._owner_of = owner_of
+        self._loop = asyncio.get_running_loop()
+        self._pause: asyncio.TimerHandle | None = None
+        self._waiting: dict[str, deque[socket.socket]] = {}
+        """Accepted connections by owner, the owner whose turn it is first."""
+        self._connecting: set[asyncio.Task[None]] = set()
+        listener.setblocking(False)  # noqa: FBT003 - has no keyword
+        tune(listener)
+        self._loop.add_reader(listener, self._accept)
+
+    def close(self) -> None:
+        """Accept no more; all that were accepted are served."""
+        self._loop.remove_reader(self._listener)
+        if self._pause is not None:
+            self._pause.cancel()
+        while self._waiting:
+            self._connect(self._next())
+
+    async def wait_closed(self) -> None:
+        """Wait until all that were accepted have their protocols."""
+        if self._connecting:
+            await asyncio.wait(self._connecting)
+
+    def _accept(self) -> None:
+        accepted = list(islice(self._accepted(), _ACCEPTED_A_TURN))
+        if not self._waiting and len(accepted) <= _SERVED_A_TURN:
+            for one in accepted:
+                self._connect(one)
+            return
+        if not self._waiting:
+            self._loop.call_soon(self._serve_waiting)
+        for one in accepted:
+            self._waiting.setdefault(self._owner_of(one), deque()).append(one)
+        for _ in range(sum(map(len, self._waiting.values())) - _WAITING):
+            owner, waiting = max(reversed(self._waiting.items()), key=lambda item: len(item[1]))
+            waiting.pop().close()
+            if not waiting:
+                del self._waiting[owner]
+
+    def _accepted(self) -> Iterator[socket.socket]:
+        """Accept clients while there are any."""
+        while True:
+            try:
+                yield self._listener.accept()[0]
+            except BlockingIOError:
+                return
+            except OSError as error:
+                _log.warning("a client cannot be accepted: %s", error.strerror)
+                self._loop.remove_reader(self._listener)
+                self._pause = self._loop.call_later(
+                    _NO_FILES_S, self._loop.add_reader, self._listener, self._accept
+                )
+                return
+
+    def _serve_waiting(self) -> None:
+        """Serve some of the connections that wait, and the others in the next turns."""
+        for _ in range(_SERVED_A_TURN):
+            if not self._waiting:
+                return
+            self._connect(self._next())
+        self._loop.call_soon(self._serve_waiting)
+
+    def _next(self) -> socket.socket:
+        """Return the oldest connection of the owner whose turn it is."""
+        owner, waiting = next(iter(self._waiting.items()))
+        found = waiting.popleft()
+        del self._waiting[owner]
+        if waiting:
+            self._waiting[owner] = waiting
+        return found
+
+    def _connect(self, accepted: socket.socket) -> None:
+        try:
+            protocol = self._serve(accepted)
+        except Exception as error:  # noqa: BLE001 - the guard of later clients
+            end_faulty(error, accepted.close)
+            return
+        if protocol is not None:
+            task = self._loop.create_task(self._attach(protocol, accepted))
+            self._connecting.add(task)
+            task.add_done_callback(self._connecting.discard)
+
+    async def _attach(self, protocol: asyncio.BaseProtocol, accepted: socket.socket) -> None:
+        try:
+            await self._loop.connect_accepted_socket(lambda: protocol, accepted)
+        except Exception as error:  # noqa: BLE001 - the guard of a task
+            end_faulty(error, accepted.close)
 
 
 def _normalized(ip: str) -> str:

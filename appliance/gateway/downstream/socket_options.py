@@ -14,13 +14,14 @@ net/tcp_states.h)."""
 _INTERNET: Final = frozenset({socket.AF_INET, socket.AF_INET6})
 
 
-def tune(transport: asyncio.Transport) -> None:
-    """Detect clients that vanished, and limit the kernel's buffer for those that do not read."""
-    sock = transport.get_extra_info("socket")
-    if sock is not None and sock.family in _INTERNET:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _KEEPALIVE_S)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _UNSENT_BYTES)
+def tune(listener: socket.socket) -> None:
+    """Detect clients that vanished, and limit the kernel's buffer for those that do not read.
+
+    Linux gives these options of a listening socket to all that it accepts.
+    """
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _KEEPALIVE_S)
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _UNSENT_BYTES)
 
 
 def reset_on_close(transport: asyncio.Transport) -> None:

@@ -1,7 +1,7 @@
 """Relay: clients on one side, engines on the other, and the state that all requests share.
 
 relay = Relay(router=…, observer=…, key_checker=…)
-await loop.create_server(partial(relay.connection, loopback=True), sock=listener)
+Acceptor(listener, lambda _: relay.connection(loopback=True))
 """
 
 import asyncio
@@ -93,7 +93,7 @@ class Relay:
         self._sweep_s = min(max(min(shortest, self.limits.stuck_s) / _SWEEPS, 0.02), 1.0)
 
     def connection(self, *, loopback: bool, local: bool = True) -> ClientConnection:
-        """Return a protocol for `loop.create_server`.
+        """Return the protocol of a client.
 
         Args:
             loopback: Clients need no key here.

@@ -5,7 +5,6 @@ import importlib.util
 import json
 import urllib.request
 from collections.abc import AsyncIterator, Iterator
-from functools import partial
 
 import openai
 import pytest
@@ -18,6 +17,7 @@ from appliance.gateway.meter import Meter
 from appliance.gateway.relay.relay import Relay
 from appliance.gateway.routing_table import RoutingTable
 from tests.programs import MODEL_S, eventually, free_port, program, started
+from tests.relay_port import relay_port
 from tests.unit.gateway.relay.rig import OneKeyChecker
 
 pytestmark = [
@@ -63,12 +63,8 @@ async def base(engine: int) -> AsyncIterator[str]:
     table = RoutingTable({"smol": profile})
     table.take(State(standings={"smol": Standing.SERVING}, committed=("smol",)))
     relay = Relay(router=table, observer=Meter(), key_checker=OneKeyChecker())
-    server = await asyncio.get_running_loop().create_server(
-        partial(relay.connection, loopback=True), "127.0.0.1", 0
-    )
-    host, port = server.sockets[0].getsockname()
-    yield f"http://{host}:{port}"
-    server.close()
+    with relay_port(relay) as port:
+        yield f"http://127.0.0.1:{port}"
     await relay.stop(5)
 
 

@@ -7,7 +7,6 @@ import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from appliance.gateway.routing_table import RoutingTable
 from appliance.gateway.supervisor_commands import SupervisorCommands
 from appliance.protocol.gateway_server import GatewayServer
 from tests.fakes.gateway_states import routed
+from tests.relay_port import relay_port
 from tests.waiting import settle, until
 
 
@@ -152,16 +152,13 @@ async def relaying(engines: dict[str, Engine], directory: Path) -> AsyncIterator
     control = GatewayServer(
         SupervisorCommands(table, relay, meter, RequestList(relay), reload=lambda: None).do
     )
-    loop = asyncio.get_running_loop()
-    server = await loop.create_server(partial(relay.connection, loopback=True), "127.0.0.1", 0)
     supervisor = SocketGateway(directory / "gateway.sock", patience_s=20, figures_s=20)
     answering = asyncio.create_task(control.serve(door))
     telling = asyncio.create_task(supervisor.run())
     try:
-        port = server.sockets[0].getsockname()[1]
-        yield Box(table, meter, relay, supervisor, engines, port)
+        with relay_port(relay) as port:
+            yield Box(table, meter, relay, supervisor, engines, port)
     finally:
-        server.close()
         await relay.stop(0.0)
         await ended(telling)
         # asyncio loses a connection that it accepts while its server is closed.

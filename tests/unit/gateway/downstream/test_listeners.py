@@ -2,21 +2,23 @@
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 
 import pytest
 
 from appliance.domain.gateway import Configuration
+from appliance.gateway.downstream import listeners
 from appliance.gateway.downstream.interfaces import AddressChanges, addresses_of
 from appliance.gateway.downstream.listeners import (
+    Acceptor,
     ListenAddress,
     Listeners,
     bind_listener,
     listen_address_of,
 )
-from tests.waiting import settle
+from tests.waiting import settle, until
 
 LOOPBACK = "lo"
 
@@ -48,18 +50,29 @@ class Greeting(asyncio.Protocol):
         transport.close()
 
 
+def nobody(_: socket.socket) -> str:
+    """Owner of all connections."""
+    return "nobody"
+
+
 @asynccontextmanager
 async def listening(
     configuration: Configuration, *inherited: socket.socket
 ) -> AsyncIterator[tuple[Listeners, Shelf]]:
     """Listeners that are open, and closed in the end."""
     shelf = Shelf()
-    found = Listeners(configuration, inherited, store=shelf, serve=Greeting)
-    await found.open()
+    found = Listeners(
+        configuration,
+        inherited,
+        store=shelf,
+        serve=lambda address, _: Greeting(address),
+        owner_of=nobody,
+    )
+    found.open()
     try:
         yield found, shelf
     finally:
-        found.close()
+        await found.close()
 
 
 def free_port() -> int:
@@ -122,12 +135,12 @@ async def test_a_port_that_is_taken_is_said_once(caplog: pytest.LogCaptureFixtur
         port = other.getsockname()[1]
         configuration = Configuration(port=port, addresses=("127.0.0.1", "127.0.0.2"))
         async with listening(configuration) as (found, _):
-            await found.open()
+            found.open()
             assert await told("127.0.0.2", port)
             errors = [r.message for r in caplog.records if r.levelname == "ERROR"]
             assert errors == [f"cannot listen on 127.0.0.1:{port}: Address already in use"]
             other.close()
-            await found.open()
+            found.open()
             assert await told("127.0.0.1", port)
 
 
@@ -191,3 +204,120 @@ async def test_silence_is_no_change() -> None:
             await changes.next(0.05)
     finally:
         changes.close()
+
+
+@dataclass
+class Crowd:
+    """Clients of two owners that wait to be accepted: many of one, then one of another."""
+
+    listener: socket.socket
+    last: tuple[str, int]
+    """Address of the client that came last."""
+    served: list[str] = field(default_factory=list)
+    """Owner of each client that was served, in turn."""
+
+    def accept(self) -> Acceptor:
+        return Acceptor(self.listener, self._serve, self._owner_of)
+
+    def _owner_of(self, accepted: socket.socket) -> str:
+        return "one" if accepted.getpeername() == self.last else "many"
+
+    def _serve(self, accepted: socket.socket) -> None:
+        self.served.append(self._owner_of(accepted))
+        accepted.close()
+
+
+@contextmanager
+def crowd(many: int) -> Iterator[Crowd]:
+    with ExitStack() as left:
+        listener = left.enter_context(socket.create_server(("127.0.0.1", 0), backlog=many + 1))
+        place = listener.getsockname()
+        *_, last = [left.enter_context(socket.create_connection(place)) for _ in range(many + 1)]
+        yield Crowd(listener, last.getsockname())
+
+
+async def test_a_newcomer_behind_a_crowd() -> None:
+    """Of many that connect at once few are served in a turn, and each owner has one after the other."""
+    with crowd(200) as coming:
+        acceptor = coming.accept()
+        await until(lambda: len(coming.served) > 1)
+        assert len(coming.served) <= 64
+        assert coming.served[:3] == ["many", "one", "many"]
+        await until(lambda: len(coming.served) == 201)
+        acceptor.close()
+
+
+async def test_a_crowd_that_is_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of more connections than may wait, the owner with most of them loses the newest."""
+    monkeypatch.setattr(listeners, "_WAITING", 40)
+    with crowd(200) as coming:
+        acceptor = coming.accept()
+        await until(lambda: len(coming.served) == 40)
+        await settle(10)
+        assert (coming.served.count("one"), coming.served.count("many")) == (1, 39)
+        acceptor.close()
+
+
+async def test_a_crowd_of_owners_that_is_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where each owner has one connection, those who came last lose theirs."""
+    monkeypatch.setattr(listeners, "_WAITING", 40)
+    served: list[int] = []
+    with crowd(99) as coming:
+
+        def serve(accepted: socket.socket) -> None:
+            served.append(accepted.getpeername()[1])
+            accepted.close()
+
+        acceptor = Acceptor(coming.listener, serve, lambda one: str(one.getpeername()[1]))
+        await until(lambda: len(served) == 40)
+        await settle(10)
+        assert len(served) == 40
+        assert coming.last[1] not in served
+        acceptor.close()
+
+
+async def test_all_that_were_accepted_are_served() -> None:
+    """No client is lost that waits when no more are accepted."""
+    made = 0
+
+    class Door(asyncio.Protocol):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            nonlocal made
+            made += 1
+            transport.close()
+
+    with crowd(200) as coming:
+        acceptor = Acceptor(coming.listener, lambda _: Door(), nobody)
+        await until(lambda: made > 1)
+        assert made <= 64
+        acceptor.close()
+        await acceptor.wait_closed()
+        assert made == 201
+    await settle()
+
+
+async def test_an_accept_that_fails(caplog: pytest.LogCaptureFixture) -> None:
+    """A failed accept is tried again after a pause, as long as clients are accepted."""
+    with socket.socket() as deaf:
+        acceptor = Acceptor(deaf, lambda _: None, nobody)
+        await until(lambda: "a client cannot be accepted: Invalid argument" in caplog.text)
+        acceptor.close()
+
+
+async def test_a_fault_with_one_client(caplog: pytest.LogCaptureFixture) -> None:
+    """A client that cannot be served is closed, and the next one is served."""
+    served: list[ListenAddress] = []
+
+    def serve(address: ListenAddress, _: socket.socket) -> asyncio.BaseProtocol:
+        served.append(address)
+        if served[1:]:
+            return Greeting(address)
+        raise RuntimeError
+
+    port = free_port()
+    configuration = Configuration(port=port, addresses=("127.0.0.1",))
+    found = Listeners(configuration, (), store=Shelf(), serve=serve, owner_of=nobody)
+    found.open()
+    assert [await told("127.0.0.1", port) for _ in range(2)] == ["", f"127.0.0.1:{port}"]
+    assert "RuntimeError at test_listeners.py" in caplog.text
+    await found.close()

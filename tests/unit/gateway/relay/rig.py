@@ -5,7 +5,6 @@ import json
 from collections.abc import AsyncIterator, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 import h11
 
@@ -17,6 +16,7 @@ from appliance.gateway.routing_table import RoutingTable
 from appliance.planning.routing.origin_policy import OriginPolicy
 from tests.fakes.engine_server import EngineServer, Script
 from tests.fakes.loopback import delivered
+from tests.relay_port import relay_port
 from tests.waiting import settle
 
 QUICK = Limits(
@@ -249,20 +249,15 @@ async def rigged(
             allowed=frozenset(allowed),
             origin_policy=origin_policy,
         )
-        loop = asyncio.get_running_loop()
-        server = await loop.create_server(
-            partial(relay.connection, loopback=loopback), "127.0.0.1", 0
-        )
-        rig = Rig(relay, table, engine, watcher, server.sockets[0].getsockname()[1])
-        rig.tell(Standing.SERVING)
-        try:
-            yield rig
-        finally:
-            server.close()
-            for caller in rig.callers:
-                await caller.close()
-            await relay.stop(0)
-            await server.wait_closed()
+        with relay_port(relay, loopback=loopback) as port:
+            rig = Rig(relay, table, engine, watcher, port)
+            rig.tell(Standing.SERVING)
+            try:
+                yield rig
+            finally:
+                for caller in rig.callers:
+                    await caller.close()
+                await relay.stop(0)
 
 
 def post(

@@ -3,17 +3,14 @@
 import asyncio
 import socket
 import time
-from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 
 import pytest
 
-from appliance.domain.gateway import Configuration, Limits, Standing
-from appliance.gateway.downstream.listeners import Listeners
+from appliance.domain.gateway import Limits, Standing
 from appliance.gateway.http.request_parser import BODY_TURN_BYTES
 from tests.fakes.engine_server import Talk, answering, chunk, sized
-from tests.unit.gateway.downstream.test_listeners import Shelf, free_port
 from tests.unit.gateway.relay.rig import QUICK, get, post, rigged
 from tests.waiting import settle, until
 
@@ -274,29 +271,6 @@ async def test_long_bodies_that_are_no_json() -> None:
             answer = await rig.ask(head.format(len(body), kind).encode() + body)
             assert answer.status == 200
         assert [heard.body for heard in rig.engine.heard] == [bytes(40_000), form]
-
-
-async def test_newcomers_behind_a_crowd_of_newcomers() -> None:
-    """Many connections are taken in each turn of the event loop, not one."""
-    met = 0
-
-    class Door(asyncio.Protocol):
-        def connection_made(self, transport: asyncio.BaseTransport) -> None:
-            nonlocal met
-            met += 1
-            transport.close()
-
-    port = free_port()
-    listeners = Listeners(Configuration(port=port), (), store=Shelf(), serve=lambda _: Door())
-    await listeners.open()
-    with ExitStack() as stack:
-        for _ in range(64):
-            stack.enter_context(socket.create_connection(("127.0.0.1", port)))
-        await settle(8)
-        assert met > 32
-        await until(lambda: met == 64)
-    listeners.close()
-    await settle()
 
 
 async def test_requests_ahead_of_their_turn_are_few_in_each_turn() -> None:

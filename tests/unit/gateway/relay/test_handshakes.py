@@ -6,12 +6,12 @@ import ssl
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from functools import partial
 
 import pytest
 
 from appliance.adapters.kernel.peers import UNKNOWN_OWNER
-from appliance.gateway.downstream.handshakes import Handshake, TlsServer
+from appliance.gateway.downstream.handshakes import Handshake
+from appliance.gateway.downstream.listeners import Acceptor
 from tests.fakes.certificates import self_signed
 from tests.fakes.engine_server import answering, sized
 from tests.unit.gateway.relay.rig import QUICK, Caller, Rig, post, rigged
@@ -36,12 +36,17 @@ async def encrypted(context: ssl.SSLContext) -> AsyncIterator[tuple[Rig, int]]:
     async with rigged(answering(sized(b"{}")), limits=FEW) as rig:
         listener = socket.create_server(("127.0.0.1", 0), backlog=100)
         port: int = listener.getsockname()[1]
-        protocol = partial(rig.relay.connection, loopback=False, local=False)
-        server = TlsServer(listener, context, rig.relay, protocol)
+
+        def shake_hands(accepted: socket.socket) -> None:
+            protocol = rig.relay.connection(loopback=False, local=False)
+            Handshake(accepted, rig.relay, protocol).start(context)
+
+        acceptor = Acceptor(listener, shake_hands, rig.relay.peers.owner_of)
         try:
             yield rig, port
         finally:
-            server.close()
+            acceptor.close()
+            listener.close()
 
 
 async def tls_caller(rig: Rig, port: int) -> Caller:
@@ -137,15 +142,5 @@ async def test_a_client_that_has_gone_before_it_is_accepted() -> None:
     """A client whose address can no longer be read has the unknown owner."""
     async with rigged(answering(sized(b"{}")), limits=FEW) as rig:
         with socket.socket() as unconnected:
-            handshake = Handshake(unconnected, rig.relay, asyncio.Protocol)
+            handshake = Handshake(unconnected, rig.relay, asyncio.Protocol())
             assert (handshake.owner, handshake.bytes_share(0)) == (UNKNOWN_OWNER, None)
-
-
-async def test_an_accept_that_fails(
-    context: ssl.SSLContext, caplog: pytest.LogCaptureFixture
-) -> None:
-    """A failed accept is tried again after a pause, as long as the server is open."""
-    async with rigged(answering(sized(b"{}")), limits=FEW) as rig:
-        server = TlsServer(socket.socket(), context, rig.relay, asyncio.Protocol)
-        await until(lambda: "a TLS client cannot be accepted: Invalid argument" in caplog.text)
-        server.close()
