@@ -6,7 +6,7 @@ unexport PYTHONDONTWRITEBYTECODE
 SYSTEM_PYTHON ?= /usr/bin/python3
 LOCKS := scripts/requirements
 
-.PHONY: check lint fast coverage test others boxes structure demo bench-switch bench-footprint bench-release \
+.PHONY: check lint fast nightly coverage test core others boxes structure demo bench-switch bench-footprint bench-release \
   bench-headers bench-gateway bench-reload bench-profiles bench-hostile bench-history bench-detector bench-canaries \
   bench-courtesy bench-outbox bench-slowdown bench-life bench-told bench-models bench-hangups bench-dashboards \
   bench-estimates bench-status bench-flips \
@@ -26,9 +26,17 @@ lint: $(VENV)/.complete
 fast: $(VENV)/.complete
 	$(BIN)/python -m pytest -m "not system and not gpu and not slow" --hypothesis-profile=quick
 
-# Tests that reach every branch of the core, of which coverage is measured: that takes twice their time.
+# Tests that reach every branch of the core, of which `make coverage` is the proof: that takes twice their time.
 CORE_TESTS := $(addprefix tests/unit/,domain engines planning install supervisor gateway/http \
   $(addprefix adapters/,applied files model_files profile_files toml))
+
+## nightly: what takes too long for each change: coverage of the core, growth of times, smuggling, fuzz, full searches
+nightly: $(VENV)/.complete
+	$(MAKE) coverage
+	$(BIN)/python -m pytest -- $(NIGHTLY_TESTS)
+	$(MAKE) properties fuzz
+
+NIGHTLY_TESTS := tests/growth tests/smuggling tests/fuzz
 
 ## coverage: the tests of the core; fails where a branch of it is left to chance or to a real systemd
 coverage: $(VENV)/.complete
@@ -41,12 +49,15 @@ RERUN := $(BIN)/python -m tests.rerun
 
 ## test: format, lint, types, import contracts and every test, with those on a real systemd
 test: $(VENV)/.complete
-	$(MAKE) --jobs=4 lint coverage others boxes
+	$(MAKE) --jobs=4 lint core others boxes
 
-# The rest without a box, in one process: each worker of xdist would collect all tests.
+# Those without a box in two processes: each worker of xdist would collect all tests.
+core: $(VENV)/.complete
+	$(RERUN) $(BIN)/python -m pytest -- $(CORE_TESTS)
+
 others: $(VENV)/.complete
-	$(RERUN) $(BIN)/python -m pytest -m "not engines" -- tests $(CORE_TESTS:%=--ignore=%) --ignore=tests/system \
-	  --durations=25
+	$(RERUN) $(BIN)/python -m pytest -m "not engines" -- tests $(CORE_TESTS:%=--ignore=%) $(NIGHTLY_TESTS:%=--ignore=%) \
+	  --ignore=tests/system --durations=25
 
 KEPT_DEMO := tests/system/test_kept_demo.py
 

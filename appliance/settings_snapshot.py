@@ -22,7 +22,7 @@ from appliance.adapters.files.regular import read_small_file, stamp
 from appliance.domain.errors import SettingsError, StoreError
 from appliance.domain.json_reader import decode_json
 from appliance.domain.paths import SETTINGS_FILE
-from appliance.protocol.json_dataclasses import from_json
+from appliance.protocol.typed_json import from_json
 
 CACHED: Final = "settings.json"
 """File in a daemon's cache directory."""

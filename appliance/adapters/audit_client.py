@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from appliance.domain.errors import ApplianceError
-from appliance.planning.alerting.watchdog_rules.snapshot import Listener
-from appliance.protocol.audit_socket import AUDIT, ListenersRequest, decode_listeners
+from appliance.protocol.audit_socket import AUDIT, Listener, ListenersRequest, decode_listeners
 from appliance.protocol.conversation.async_client import details_of
 
 _log = logging.getLogger(__name__)
@@ -45,7 +44,7 @@ class AuditClient:
             self._tell(f"listening sockets are not known: {error}")
             return None
         self._tell("the auditor tells a part of the listening sockets alone" if truncated else "")
-        return tuple(Listener(**one.fields()) for one in found)
+        return found
 
     def _tell(self, trouble: str) -> None:
         """Log a trouble when it begins, not each time."""

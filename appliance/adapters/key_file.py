@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from appliance.adapters.credential_file import CredentialFile, digest, new_credential
 from appliance.domain.gateway import Key
-from appliance.protocol.json_dataclasses import from_json
+from appliance.protocol.typed_json import from_json
 
 KEY_FILE: Final = "keys.json"
 KEY_PREFIX: Final = "apl_"

@@ -14,7 +14,6 @@ from appliance.domain.errors import ApplianceError, UnreachableError
 from appliance.domain.targets import TargetStanding
 from appliance.protocol.conversation.async_client import open_conversation
 from appliance.protocol.conversation.codec import ErrorEvent, RequestRefusedError, ResultEvent
-from appliance.protocol.json_dataclasses import JsonValueError, from_json
 from appliance.protocol.json_values import number_in, objects_in, text_in
 from appliance.protocol.notify_socket import (
     NOTIFY,
@@ -25,6 +24,7 @@ from appliance.protocol.notify_socket import (
     SendRequest,
     TargetsRequest,
 )
+from appliance.protocol.typed_json import JsonValueError, from_json
 
 DEADLINE_S: Final = 45.0
 """Time for an answer: more than twice what the notifier allows one try."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from appliance.adapters.files.regular import CachedFile
 from appliance.domain.json_reader import decode_json
 from appliance.domain.targets import TargetStanding
-from appliance.protocol.json_dataclasses import from_json
+from appliance.protocol.typed_json import from_json
 
 _log = logging.getLogger(__name__)
 

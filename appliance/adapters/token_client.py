@@ -7,8 +7,8 @@ from appliance.domain.errors import BusyError, PermissionDeniedError, Unreachabl
 from appliance.domain.operators import TokenOperator
 from appliance.protocol.conversation.async_client import details_of
 from appliance.protocol.conversation.codec import RequestRefusedError
-from appliance.protocol.json_dataclasses import JsonValueError, from_json
 from appliance.protocol.status_socket import STATUS, AnyTokenRequest, TokenOwnerRequest
+from appliance.protocol.typed_json import JsonValueError, from_json
 
 WITHIN_S: Final = 3.0
 

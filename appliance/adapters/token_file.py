@@ -18,7 +18,7 @@ from appliance.adapters.credential_file import (
     new_credential,
 )
 from appliance.domain.operators import OperatorToken
-from appliance.protocol.json_dataclasses import from_json
+from appliance.protocol.typed_json import from_json
 
 TOKEN_FILE: Final = "tokens.json"  # noqa: S105 - a name
 TOKEN_PREFIX: Final = "apt_"  # noqa: S105 - not a secret

@@ -24,7 +24,7 @@ from appliance.adapters.kernel.processes import (
 from appliance.adapters.kernel.tcp_listeners import TcpListener, open_sockets, tcp_listeners
 from appliance.adapters.kernel.text_files import PROC
 from appliance.domain.errors import ApplianceError
-from appliance.protocol.audit_socket import FoundListener
+from appliance.protocol.audit_socket import Listener
 
 _WITHIN_S: Final = 2.0
 _MOST_DESCRIPTORS: Final = 1 << 18
@@ -42,7 +42,7 @@ _Table = Mapping[int, TcpListener]
 class AuditReport:
     """Listening sockets that were found."""
 
-    listeners: tuple[FoundListener, ...]
+    listeners: tuple[Listener, ...]
     truncated: bool
     """Whether there was more than an audit looks at, or tells."""
 
@@ -81,7 +81,7 @@ class _Audit:
     """One audit: what was found so far, and what it may still cost."""
 
     def __init__(self, deadline_s: float, init: int) -> None:
-        self.found: list[FoundListener] = []
+        self.found: list[Listener] = []
         self.truncated = False
         self._deadline_s = deadline_s
         self._descriptors = 0
@@ -114,7 +114,7 @@ class _Audit:
 
     def _tell(self, listener: TcpListener, pid: int, unit: str | None, *, of_box: bool) -> None:
         process = HoldingProcess(pid)
-        found = FoundListener(
+        found = Listener(
             address=listener.address,
             port=listener.port,
             pid=pid,

@@ -9,8 +9,9 @@ generated from it.
 from __future__ import annotations
 
 from appliance.domain.errors import ApplianceError
-from appliance.protocol.control import DAYS, MARKS, SERIES_WORDS
-from appliance.protocol.record import Record
+from appliance.domain.record import Record
+from appliance.domain.words import Mark, Series
+from appliance.protocol.control import DAYS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ def _status(parser: VerbParser) -> None:
 
 def _list(parser: VerbParser) -> None:
     parser.add_argument("--all", action="store_true", help="list retired profiles too")
-    parser.add_argument("--mark", choices=MARKS, help="only profiles with this mark")
+    parser.add_argument("--mark", choices=tuple(Mark), help="only profiles with this mark")
 
 
 def _show(parser: VerbParser) -> None:
@@ -195,7 +196,9 @@ def _run(parser: VerbParser) -> None:
 
 def _mark(parser: VerbParser) -> None:
     _names(parser, "profiles, or [[watch]] entries of the settings", some=True)
-    parser.add_argument("mark", metavar="MARK", choices=MARKS, help="live, standby or retired")
+    parser.add_argument(
+        "mark", metavar="MARK", choices=tuple(Mark), help="live, standby or retired"
+    )
 
 
 def _verify(parser: VerbParser) -> None:
@@ -271,7 +274,7 @@ def _history(parser: VerbParser) -> None:
         help="how far back: 12h, 30d (7d); up to 2d by the hour, up to 62d by the day",
     )
     parser.add_argument(
-        "--series", choices=SERIES_WORDS, help="only decode or only prefill (default: both)"
+        "--series", choices=tuple(Series), help="only decode or only prefill (default: both)"
     )
     form = parser.add_mutually_exclusive_group()
     form.add_argument(

@@ -11,7 +11,7 @@ import os
 from appliance.adapters.files.regular import read_small_file
 from appliance.domain import paths
 from appliance.domain.errors import SettingsError
-from appliance.protocol.record import Record
+from appliance.domain.record import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -8,11 +8,16 @@ from typing import Final
 from appliance.cli.arguments import Arguments
 from appliance.cli.health_questions import talk
 from appliance.cli.terminal import Terminal
-from appliance.domain.measurements import Probe, RawTimings, Series, rate_of
+from appliance.domain.measurements import (
+    Probe,
+    RawTimings,
+    rate_of,
+)
+from appliance.domain.words import Series
 from appliance.presentation.clock_times import utc_second
+from appliance.protocol.alert_requests import MOST_PROBES
 from appliance.protocol.conversation.codec import ErrorEvent, RequestRefusedError
-from appliance.protocol.health_socket import MOST_PROBES, MeasurementsRequest, StoredProbeEvent
-from appliance.protocol.measurement_events import probe_in
+from appliance.protocol.health_socket import MeasurementsRequest, StoredProbeEvent
 
 _PLAIN: Final = ("began_unix_s", "kind", "prompt", "outcome", "detail")
 _RAW: Final = tuple(field.name for field in fields(RawTimings))
@@ -38,7 +43,7 @@ def _page(arguments: Arguments, request: MeasurementsRequest) -> Sequence[Probe]
             if isinstance(event, ErrorEvent):
                 raise RequestRefusedError(event)
             if isinstance(event, StoredProbeEvent):
-                found.append(probe_in(event))
+                found.append(event.read())
     return found
 
 

@@ -13,6 +13,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
+import msgspec
+
+from appliance.domain.record import Record
 from appliance.protocol import (
     alert_requests,
     audit_socket,
@@ -26,7 +29,6 @@ from appliance.protocol import (
     view_socket,
 )
 from appliance.protocol.conversation.codec import SocketTable
-from appliance.protocol.record import Record
 
 _REFERENCE: Final = Path(__file__).parents[2] / "docs" / "reference"
 _END: Final = "<!-- End of what is generated. -->\n"
@@ -149,7 +151,8 @@ def _cells(
 
 
 def _argument(form: type[Record], field: str, text: str) -> str:
-    notes = ["default true"] if getattr(form, field, None) is True else []
+    defaults = {one.name: one.default for one in msgspec.structs.fields(form)}
+    notes = ["default true"] if defaults[field] is True else []
     notes += [_phrase(text.replace("None:", "null:"))] if text else []
     return f"`{field}`" + (f" ({': '.join(notes)})" if notes else "")
 

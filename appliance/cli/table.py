@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from appliance.cli.terminal import Style
-from appliance.protocol.record import Record
+from appliance.domain.record import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import os
 import sys
 
 from appliance.domain.plain_text import plain
-from appliance.protocol.record import Record
+from appliance.domain.record import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -95,7 +95,7 @@ def _levels(value: object) -> int:
 def parse_object(text: str | bytes | bytearray) -> dict[str, Any]:
     """Return the JSON object in a text. Raises `ValueError`: what the text is, as a phrase."""
     try:
-        document = decode_json(text)
+        document = decode_json(text, strict=True)
     except JsonBoundError:
         raise
     except ValueError as error:

@@ -10,15 +10,7 @@ from enum import StrEnum
 
 from appliance.domain.gpu_health import GpuHealth
 from appliance.domain.memory import GpuState
-
-
-class Series(StrEnum):
-    """Rates that have a baseline, both at concurrency 1."""
-
-    DECODE = "decode"
-    """Decode steps a second: tokens a second over tokens a step."""
-    PREFILL = "prefill"
-    """Prompt tokens a second that the prefix cache did not hold."""
+from appliance.domain.words import Series
 
 
 class TimingSource(StrEnum):

@@ -10,9 +10,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
-_FIRST: Final = frozenset("abcdefghijklmnopqrstuvwxyz0123456789")
-_LATER: Final = _FIRST | frozenset("._-")
+_LETTERS: Final = "abcdefghijklmnopqrstuvwxyz0123456789"
+_FIRST: Final = frozenset(_LETTERS)
+_LATER: Final = frozenset(f"{_LETTERS}._-")
 _MAX_CHARACTERS: Final = 48
+REQUEST_ID: Final = rf"^[{_LETTERS}._-]{{1,{_MAX_CHARACTERS}}}\Z"
+"""Pattern of the gateway's ids of clients' requests."""
 HOLD_UNIT: Final = "appliance-hold.service"
 RUN_UNIT: Final = "appliance-run.service"
 """Unit that runs one command of an operator in place of models (launch.run)."""

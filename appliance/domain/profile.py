@@ -9,14 +9,7 @@ from appliance.domain.claims import Claim
 from appliance.domain.memory_parts import Alternative, MemoryParts
 from appliance.domain.running_facts import DeclaredFact
 from appliance.domain.value_types import Deadline, Doc, Duration
-
-
-class Mark(StrEnum):
-    """Mark of a profile: who is told about it. The supervisor stores it; a profile gives the first value."""
-
-    LIVE = "live"
-    STANDBY = "standby"
-    RETIRED = "retired"
+from appliance.domain.words import Mark
 
 
 class WarmUp(StrEnum):

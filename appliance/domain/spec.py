@@ -10,7 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
-from appliance.domain.profile import Deadlines, Endpoint, Mark, WarmUp, plain_names
+from appliance.domain.profile import (
+    Deadlines,
+    Endpoint,
+    WarmUp,
+    plain_names,
+)
 from appliance.domain.profile_values import (
     AdapterPath,
     DraftModel,
@@ -48,6 +53,7 @@ from appliance.domain.value_types import (
     Word,
     Words,
 )
+from appliance.domain.words import Mark
 
 _SEE_BELOW = Doc("see below")
 Where = tuple[str | int, ...]

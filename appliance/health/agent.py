@@ -22,14 +22,19 @@ from typing import Final, Protocol
 
 from appliance.domain.errors import StoreError
 from appliance.domain.measurements import TrafficSums
-from appliance.domain.profile import Applied, Catalogue, Mark, WarmUp
+from appliance.domain.profile import (
+    Applied,
+    Catalogue,
+    WarmUp,
+)
+from appliance.domain.words import Mark
 from appliance.health.box_view import NOT_CONNECTED, BoxView, ProfileView, view_of
 from appliance.health.clock import HealthClock
 from appliance.health.measuring.real_traffic import RealTraffic
-from appliance.planning.probing.course import ProbeProgress
 from appliance.planning.probing.schedule import ProbeConditions
 from appliance.planning.speeds import BaselineReport, SpeedReport
-from appliance.protocol.json_dataclasses import JsonValueError
+from appliance.protocol.health_socket import ProbeProgressEvent
+from appliance.protocol.typed_json import JsonValueError
 
 _log = logging.getLogger(__name__)
 
@@ -80,7 +85,7 @@ class SpeedWatch(ProfileWatch, Protocol):
     async def reset(self, by: str) -> None:
         """Forget the baseline."""
 
-    def probe_now(self) -> AsyncIterator[ProbeProgress]:
+    def probe_now(self) -> AsyncIterator[ProbeProgressEvent]:
         """Probe at once; yields how it goes on."""
 
 

@@ -59,8 +59,8 @@ from appliance.planning.alerting.watchdog_rules.snapshot import BoxLook
 from appliance.planning.alerting.watchdog_rules.watchdog import circumstances
 from appliance.ports import ProbeLane
 from appliance.presentation.health_sections import UNRESPONSIVE, alert_section, with_alerts
-from appliance.protocol.json_dataclasses import JsonValueError, from_json
 from appliance.protocol.json_values import objects_in, text_in
+from appliance.protocol.typed_json import JsonValueError, from_json
 from appliance.settings_snapshot import AlertsSnapshot, SettingsSnapshot
 
 _log = logging.getLogger(__name__)

@@ -12,7 +12,7 @@ from appliance.domain.measurements import TrafficSums
 from appliance.domain.operations import Kind
 from appliance.domain.profile import Applied, Catalogue
 from appliance.planning.alerting.watchdog_rules.snapshot import EndedOperation, OperationLook
-from appliance.protocol.json_dataclasses import from_json
+from appliance.protocol.typed_json import from_json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

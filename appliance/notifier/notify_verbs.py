@@ -17,7 +17,6 @@ from appliance.notifier.ntfy_sender import NtfySender
 from appliance.notifier.web_client import WebError, WebRequest, fetch
 from appliance.protocol.conversation.codec import ResultEvent
 from appliance.protocol.conversation.server import FEW, serve_conversations
-from appliance.protocol.json_dataclasses import JsonValueError, from_json
 from appliance.protocol.json_values import Json
 from appliance.protocol.notify_socket import (
     NOTIFY,
@@ -29,6 +28,7 @@ from appliance.protocol.notify_socket import (
     SendRequest,
     TargetsRequest,
 )
+from appliance.protocol.typed_json import JsonValueError, from_json
 from appliance.protocol.unix_server import Peer
 
 _log = logging.getLogger(__name__)

@@ -8,7 +8,10 @@ so that two of them can be compared.
 from dataclasses import dataclass
 from typing import Final
 
-from appliance.domain.measurements import ProbeOutcome, Series
+from appliance.domain.measurements import (
+    ProbeOutcome,
+)
+from appliance.domain.words import Series
 
 SPARKLINE_RATES: Final = 16
 """Most rates of a sparkline."""

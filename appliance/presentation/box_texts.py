@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 
 from appliance.domain.amounts import age, duration, size, size_of_total
+from appliance.domain.record import Record
 from appliance.planning.wording import joined, requester_name
 from appliance.protocol.json_values import Json, number_in, object_in, objects_in, text_in, texts_in
-from appliance.protocol.record import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from appliance.domain.record import Record
 from appliance.planning.history import RateSummary
 from appliance.presentation.clock_times import LATEST_UNIX_S
 from appliance.protocol.health_socket import MeasuredEvent
 from appliance.protocol.json_values import Json, number_in, object_in, objects_in, text_in
-from appliance.protocol.record import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -4,16 +4,11 @@ On the wire it is the request as on the operators' socket with two more argument
 `request_key`. Their names are those of no field, since `act` has a token of its own kind.
 """
 
-from __future__ import annotations
+from typing import Final
 
 from appliance.domain.errors import BadRequestError
-from appliance.protocol.record import Record
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
-
-    from appliance.protocol.json_values import Json
+from appliance.domain.record import Record
+from appliance.protocol.json_values import Json
 
 OPERATOR_TOKEN: Final = "operator_token"  # noqa: S105 - the name of an argument
 REQUEST_KEY: Final = "request_key"

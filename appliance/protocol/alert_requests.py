@@ -1,24 +1,19 @@
-"""Requests and events of health.sock about alerts, of which `appliance.protocol.health_socket` has the table.
+"""Requests and events of health.sock about alerts, of which `appliance.protocol.health_socket` has the table."""
 
-The command line loads this module at every status: see `appliance.protocol.conversation` for what it may
-import. Alerts in full are `appliance.protocol.alert_events`.
-"""
+from typing import TYPE_CHECKING, Annotated, Final, Self
 
-from __future__ import annotations
+import msgspec
 
-from appliance.domain.errors import BadRequestError
-from appliance.protocol.conversation.codec import read_text
-from appliance.protocol.record import Record
+from appliance.domain.record import Record, Seconds, Whole
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Final
-
-    from appliance.protocol.json_values import Json
+    from appliance.domain.alerts import Transition
 
 SILENCE_S: Final = 2 * 3600.0
 """Usual length of a silence."""
-_MOST_TOKEN: Final = 120
+MOST_PROBES: Final = 1000
+"""Most probes, events, benches or rows of the outbox in an answer."""
+MostOfKind = Annotated[int, msgspec.Meta(ge=1, le=MOST_PROBES)]
 
 
 class AlertsRequest(Record):
@@ -59,7 +54,7 @@ class SilenceRequest(Record):
 
     name: str
     """Name of a profile or watch, id or UUID of a GPU, `box`, or the id of an alert."""
-    for_s: float = SILENCE_S
+    for_s: Seconds = SILENCE_S
     """Length, at most 7 days."""
     reason: str = ""
     by: str = ""
@@ -95,7 +90,7 @@ class OutboxRequest(Record):
     Answer: `result` with `rows`, newest first, and `delivery` as above.
     """
 
-    most: int = 20
+    most: MostOfKind = 20
     """At most 1000."""
 
 
@@ -115,7 +110,7 @@ class AddWindowRequest(Record):
     name: str
     begin: str
     """Local time, as `02:00`."""
-    minutes: int
+    minutes: Whole
     """Length, at most 12 hours."""
     days: tuple[str, ...] = ()
     """Days on which it begins, `mon` to `sun`; empty: every day."""
@@ -141,7 +136,7 @@ class ActRequest(Record):
     Answer: `result`; a token that was used, has expired or is not known is refused alike.
     """
 
-    token: str
+    token: Annotated[str, msgspec.Meta(min_length=1, max_length=120, pattern=r"^[\x00-\x7f]*$")]
     """Text of the button's address; it is stored nowhere."""
 
 
@@ -184,15 +179,11 @@ class AlertEvent(Record):
     delivered: bool = False
     """Whether targets were to be told of it."""
 
-
-# --- fields whose values are narrower than their annotation --------------------------
-
-
-def _token(args: Json, field: str) -> str:
-    token = read_text(args, field)
-    if not token.isascii() or not 0 < len(token) <= _MOST_TOKEN:
-        raise BadRequestError(f"{field} is none")
-    return token
+    @classmethod
+    def of(cls, transition: "Transition") -> Self:
+        """Return the event that tells a transition."""
+        fields = {name: getattr(transition, name) for name in cls.__struct_fields__}
+        return cls(**{**fields, "subject": transition.subject.text})
 
 
 ALERT_REQUESTS: Final = (
@@ -208,4 +199,3 @@ ALERT_REQUESTS: Final = (
     ("window", "rm", RemoveWindowRequest),
     ("act", "", ActRequest),
 )
-ALERT_READERS: Final = {"token": _token}

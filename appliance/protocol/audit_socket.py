@@ -1,16 +1,13 @@
 """Table of audit.sock: what the health agent asks the auditor, which alone sees every process's sockets."""
 
-from __future__ import annotations
+from typing import Annotated, Final
 
+import msgspec
+
+from appliance.domain.record import Record, Whole
 from appliance.protocol.conversation.codec import CommonEvent, SocketTable
-from appliance.protocol.json_values import text_in, whole_in
-from appliance.protocol.record import Record
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
-
-    from appliance.protocol.json_values import Json
+from appliance.protocol.json_values import Json
+from appliance.protocol.typed_json import from_json
 
 
 class ListenersRequest(Record):
@@ -20,12 +17,12 @@ class ListenersRequest(Record):
     `is_reachable`; and `truncated`, whether there were more than are told.
     """
 
-    pids: tuple[int, ...] = ()
+    pids: Annotated[tuple[Whole, ...], msgspec.Meta(max_length=4096)] = ()
     """Further processes, such as those that hold memory of a GPU."""
 
 
-class FoundListener(Record):
-    """Listening TCP socket, as the auditor tells it."""
+class Listener(Record):
+    """Listening TCP socket, from the kernel's tables."""
 
     address: str
     """Numeric, without the port."""
@@ -52,29 +49,16 @@ AUDIT: Final[SocketTable[AuditRequest, AuditEvent]] = SocketTable(
 )
 
 
-def encode_listeners(found: tuple[FoundListener, ...], *, truncated: bool) -> Json:
+def encode_listeners(found: tuple[Listener, ...], *, truncated: bool) -> Json:
     """Return the details of a result."""
     return {"listeners": [one.fields() for one in found], "truncated": truncated}
 
 
-def decode_listeners(details: Json) -> tuple[tuple[FoundListener, ...], bool]:
+def decode_listeners(details: Json) -> tuple[tuple[Listener, ...], bool]:
     """Return the listeners of a result, and whether there were more.
 
     Raises:
         ValueError: the details are of another protocol.
     """
-    told = details.get("listeners")
-    if not isinstance(told, list) or not all(isinstance(one, dict) for one in told):
-        raise ValueError("no list of listeners")
-    return tuple(map(_listener, told)), details.get("truncated") is not False
-
-
-def _listener(told: Json) -> FoundListener:
-    return FoundListener(
-        address=text_in(told, "address"),
-        port=whole_in(told, "port") or 0,
-        pid=whole_in(told, "pid") or 0,
-        process=text_in(told, "process"),
-        unit=text_in(told, "unit"),
-        is_reachable=told.get("is_reachable") is not False,
-    )
+    found = from_json(tuple[Listener, ...], details.get("listeners"))
+    return found, details.get("truncated") is not False

@@ -1,16 +1,10 @@
 """Table of check.sock: what the health agent asks the checker, which reaches other machines with no credential."""
 
-from __future__ import annotations
+from typing import Final
 
+from appliance.domain.record import Record, Seconds
 from appliance.protocol.conversation.codec import CommonEvent, SocketTable
-from appliance.protocol.json_values import text_in, whole_in
-from appliance.protocol.record import Record
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
-
-    from appliance.protocol.json_values import Json
+from appliance.protocol.json_values import Json, text_in, whole_in
 
 
 class CheckUrlRequest(Record):
@@ -21,7 +15,7 @@ class CheckUrlRequest(Record):
     """
 
     url: str
-    timeout_s: float
+    timeout_s: Seconds
 
 
 class CheckResult(Record):

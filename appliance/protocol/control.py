@@ -7,22 +7,10 @@ in `control_events`::
      "evicts": ["aeon"], "joined": false, "usual_ms": 48000}
     {"event": "phase", "phase": "drain", "state": "started", "text": "…", "ms": 0, "rolling_back": false}
     {"event": "result", "exit": 0, "outcome": "done", "message": "…", …}
-
-The command line loads these modules each time it starts: see `appliance.protocol.conversation` for
-what they may import.
 """
 
-from __future__ import annotations
+from typing import Final
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
-
-MARKS: Final = ("live", "standby", "retired")
-"""Values of `appliance.domain.profile.Mark`, which takes too long to import here: a test compares
-them."""
-SERIES_WORDS: Final = ("decode", "prefill")
-"""Values of `appliance.domain.measurements.Series`, likewise."""
 DAYS: Final = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 """Days of planned windows."""
 

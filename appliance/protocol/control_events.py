@@ -4,32 +4,30 @@ Their words (kinds, phases, outcomes) are text, because the other side may be of
 more of them.
 """
 
-from __future__ import annotations
+from collections.abc import Mapping
+from typing import Any, Final
 
+from appliance.domain.record import Record
 from appliance.protocol.conversation.codec import CommonEvent, ErrorEvent, ResultEvent
-from appliance.protocol.record import Record
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any, Final
-
-    from appliance.protocol.conversation.codec import ExitStatus
-    from appliance.protocol.json_values import Json
+from appliance.protocol.json_values import Json
 
 _NO_PHASES: Final[Mapping[str, float]] = {}
 
 
 class AcceptedEvent(Record):
-    """Event `accepted`: an operation runs; fields as in `appliance.domain.operations.Accepted`."""
+    """Event `accepted`: an operation was accepted, or the one that runs was joined."""
 
     operation: int
     kind: str
     target: tuple[str, ...] = ()
     evicts: tuple[str, ...] = ()
+    """Profiles that are stopped for the operation."""
     joined: bool = False
+    """Whether the operation ran already, with the same target."""
     usual_ms: float | None = None
+    """Median duration of earlier operations of the kind; None: there were none."""
     requested_by: str = ""
+    """Requester as recorded; of a joined operation the one who began it."""
 
 
 class TicketEvent(Record):
@@ -39,14 +37,16 @@ class TicketEvent(Record):
 
 
 class PhaseEvent(Record):
-    """Event `phase`; fields as in `appliance.domain.operations.PhaseChanged`."""
+    """Event `phase`: a phase began, made progress or ended."""
 
     phase: str
     state: str
     text: str = ""
     ms: float = 0.0
+    """Milliseconds since the phase began."""
     rolling_back: bool = False
     log: str = ""
+    """Last line that the engine has logged, while one is started; empty: not read."""
 
     def fields(self) -> dict[str, Any]:
         """Return the values by name; `log` only where there is a line."""
@@ -57,19 +57,22 @@ class PhaseEvent(Record):
 
 
 class EndedEvent(Record):
-    """Event `result` of an operation; fields as in `appliance.domain.operations.Ended`."""
+    """Event `result` of an operation that is over."""
 
     operation: int
     kind: str
     target: tuple[str, ...]
     outcome: str
     cause: str | None
-    exit: ExitStatus
+    """Cause of a refusal, a failure or a roll-back; None: it was done, superseded or interrupted."""
+    exit: int
     message: str
     serving: tuple[str, ...] = ()
     committed: tuple[str, ...] = ()
     restored: tuple[str, ...] = ()
+    """Profiles that serve again after a roll-back."""
     log: tuple[str, ...] = ()
+    """Last lines of the log of the backend that failed."""
     phases_ms: Mapping[str, float] = _NO_PHASES
     ms: float = 0.0
     hold: Json | None = None
@@ -89,5 +92,7 @@ class StatusEvent(Record):
     status: Json
 
 
+OperationChange = AcceptedEvent | PhaseEvent | EndedEvent
+"""Event of an operation, in the supervisor and on its sockets."""
 ClosingEvent = EndedEvent | ResultEvent | ErrorEvent
 ControlEvent = CommonEvent | AcceptedEvent | TicketEvent | PhaseEvent | EndedEvent | StatusEvent

@@ -3,31 +3,25 @@
 The table of verbs in docs/reference/control-protocol.md is generated from the docstrings of the types.
 """
 
-from __future__ import annotations
+from collections.abc import Sequence
+from typing import Annotated, Any, Final, Literal, Self
+
+import msgspec
 
 from appliance.domain.errors import BadRequestError
-from appliance.domain.names import is_request_id
-from appliance.protocol.control import MARKS
+from appliance.domain.names import REQUEST_ID
+from appliance.domain.record import Record, Seconds, Whole
+from appliance.domain.words import Mark
 from appliance.protocol.control_events import (
     AcceptedEvent,
+    ControlEvent,
     EndedEvent,
     PhaseEvent,
     StatusEvent,
     TicketEvent,
 )
-from appliance.protocol.conversation.codec import SocketTable, read_names, read_whole
-from appliance.protocol.json_values import Json
-from appliance.protocol.operation_requests import OperationsRequest, read_most
-from appliance.protocol.record import Record
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from typing import Any, Final
-
-    from appliance.domain.profile_values import Gpus
-    from appliance.protocol.control_events import ControlEvent
-    from appliance.protocol.conversation.codec import FieldReader
+from appliance.protocol.conversation.codec import SocketTable
+from appliance.protocol.operation_requests import OperationsRequest
 
 _MAX_GPUS: Final = 256
 
@@ -65,14 +59,14 @@ class SwitchRequest(Record):
     """Whether to tell only what would be done and what prevents it; likewise below."""
     rollback: bool = True
     """Whether to restore what served before when the switch fails."""
-    drain_s: float | None = None
+    drain_s: Seconds | None = None
     """Seconds for requests in flight; None: each profile's own deadline; 0: do not wait; likewise
     below."""
     names: tuple[str, ...] = ()
     """Profiles, in the order of their start, where `name` is null."""
 
     @classmethod
-    def to(cls, names: Sequence[str], **options: Any) -> SwitchRequest:
+    def to(cls, names: Sequence[str], **options: Any) -> Self:
         """Return the request for profiles; one is asked for as every supervisor knows it."""
         return cls(names[0], **options) if len(names) == 1 else cls(names=tuple(names), **options)
 
@@ -97,7 +91,7 @@ class AbandonRequest(Record):
     Answer: `result`. An operation goes on that a person has asked for, or has joined.
     """
 
-    operation: int = 0
+    operation: Whole = 0
     """Number of the operation."""
 
 
@@ -121,7 +115,7 @@ class StopRequest(Record):
     names: tuple[str, ...] = ()
     """Names of profiles; empty: all that run."""
     dry_run: bool = False
-    drain_s: float | None = None
+    drain_s: Seconds | None = None
 
 
 class RestartRequest(Record):
@@ -133,7 +127,7 @@ class RestartRequest(Record):
     names: tuple[str, ...] = ()
     """Names of profiles; empty: all that serve."""
     dry_run: bool = False
-    drain_s: float | None = None
+    drain_s: Seconds | None = None
 
 
 class HoldRequest(Record):
@@ -142,10 +136,10 @@ class HoldRequest(Record):
     Answer: an operation.
     """
 
-    for_s: float | None = None
+    for_s: Seconds | None = None
     """Seconds of the hold; None: until a switch or a start ends it."""
     dry_run: bool = False
-    drain_s: float | None = None
+    drain_s: Seconds | None = None
 
 
 class RunRequest(Record):
@@ -154,12 +148,12 @@ class RunRequest(Record):
     Answer: an operation that lasts as long as the command.
     """
 
-    command: str
+    command: Annotated[str, msgspec.Meta(min_length=1)]
     """Name of the program, for people."""
-    gpus: Gpus
+    gpus: Literal["all"] | tuple[Annotated[int, msgspec.Meta(ge=0, lt=_MAX_GPUS)], ...]
     """Indexes of GPUs; `"all"`; empty: the CPU."""
     dry_run: bool = False
-    drain_s: float | None = None
+    drain_s: Seconds | None = None
 
 
 class CancelRequest(Record):
@@ -169,7 +163,7 @@ class CancelRequest(Record):
     there is none.
     """
 
-    operation: int | None = None
+    operation: Whole | None = None
     """Number of the operation that is meant; another one goes on. None: whichever runs."""
 
 
@@ -179,7 +173,7 @@ class AttachRequest(Record):
     Answer: the events of the operation; of one that is over its `result`, as long as it is on record.
     """
 
-    operation: int | None = None
+    operation: Whole | None = None
     """Number of the operation; None: the running one."""
 
 
@@ -189,7 +183,7 @@ class CutRequest(Record):
     Answer: `result` with `cancelled`; false, with exit status 1: it is over.
     """
 
-    request: str
+    request: Annotated[str, msgspec.Meta(pattern=REQUEST_ID)]
     """Id of the request, as `requests` on the status socket tells it."""
 
 
@@ -200,7 +194,7 @@ class MarkRequest(Record):
     """
 
     name: str
-    mark: str
+    mark: Mark
     """One of `live`, `standby` and `retired`."""
 
 
@@ -264,7 +258,7 @@ class AddTokenRequest(Record):
     name: str
     user: str | None = None
     """Operator for whom the token stands; None: the user of the connection. Only root may name another."""
-    for_s: float | None = None
+    for_s: Seconds | None = None
     """Seconds after which the token is refused; None: it does not expire."""
 
 
@@ -326,82 +320,6 @@ ControlRequest = (
     | PlainRequest
 )
 
-# --- fields whose values are narrower than their annotation --------------------------
-
-
-def _command(args: Json, field: str) -> str:
-    command = args.get(field)
-    if not isinstance(command, str) or not command:
-        raise BadRequestError(f"{field} is missing")
-    return command
-
-
-def _on_behalf(args: Json, field: str) -> str:
-    behalf = args.get(field)
-    return behalf if isinstance(behalf, str) else ""
-
-
-def _names(args: Json, field: str) -> tuple[str, ...]:
-    """Return names; whatever is empty is none, as in the first release."""
-    return read_names(args, field) if args.get(field) else ()
-
-
-def _key_profiles(args: Json, field: str) -> tuple[str, ...]:
-    """Return the profiles to which a key is limited, which is never an empty list."""
-    try:
-        profiles = read_names(args, field)
-    except BadRequestError as error:
-        raise BadRequestError(f"{field} is no list of names") from error
-    if not profiles:
-        raise BadRequestError(f"{field} names no profile: leave it out for a key to all of them")
-    return profiles
-
-
-def _gpus(args: Json, field: str) -> Gpus:
-    gpus = args.get(field)
-    if gpus == "all":
-        return "all"
-    indexes = range(_MAX_GPUS)
-    if not isinstance(gpus, list) or not all(type(n) is int and n in indexes for n in gpus):
-        raise BadRequestError(f'{field} is neither "all" nor a list of indexes')
-    return tuple(gpus)
-
-
-def _operation(args: Json, field: str) -> int:
-    try:
-        return read_whole(args, field)
-    except BadRequestError as error:
-        raise BadRequestError(f"{field} is not the number of one") from error
-
-
-def _request(args: Json, field: str) -> str:
-    request = args.get(field)
-    if not isinstance(request, str) or not is_request_id(request):
-        raise BadRequestError(f"{field} is not the id of one")
-    return request
-
-
-def _mark(args: Json, field: str) -> str:
-    mark = args.get(field)
-    if not isinstance(mark, str) or mark not in MARKS:
-        raise BadRequestError(f"a mark is one of {', '.join(MARKS)}")
-    return mark
-
-
-CONTROL_READERS: Final[Mapping[str, FieldReader]] = {
-    "command": _command,
-    "gpus": _gpus,
-    "mark": _mark,
-    "most": read_most,
-    "may_switch": lambda args, field: args.get(field) is True,
-    "names": _names,
-    "on_behalf": _on_behalf,
-    "operation": _operation,
-    "profiles": _key_profiles,
-    "request": _request,
-}
-"""Readers of fields of requests to the supervisor, on each socket that takes some of them."""
-
 CONTROL: Final[SocketTable[ControlRequest, ControlEvent]] = SocketTable(
     name="control socket",
     server="supervisor",
@@ -439,7 +357,6 @@ CONTROL: Final[SocketTable[ControlRequest, ControlEvent]] = SocketTable(
         "status": StatusEvent,
     },
     results={"operation": EndedEvent},
-    readers=CONTROL_READERS,
     closing=(EndedEvent,),
     # From there on the operation goes on without the client.
     until_left=(AcceptedEvent, WatchStatusRequest),

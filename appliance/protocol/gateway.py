@@ -29,8 +29,8 @@ from typing import Any, Final
 from appliance.domain.gateway import Standing, State
 from appliance.domain.json_reader import parse_object
 from appliance.domain.names import is_profile_name, is_request_id
+from appliance.domain.record import Record
 from appliance.protocol.json_values import Json, encode_json, object_in
-from appliance.protocol.record import Record
 
 MAX_COMMAND_BYTES: Final = 256 << 10
 """Longest command in bytes: the state of all profiles, less than 100 bytes each."""

@@ -1,45 +1,34 @@
 """Table of health.sock: requests of operators to the health agent, and its answers.
 
-The protocol's form is in `appliance.protocol.conversation`. The command line loads this module for its
-status, so it imports as little as the control socket's table; probes and measurement events in full are
-`appliance.protocol.measurement_events`.
+The protocol's form is in `appliance.protocol.conversation`.
 """
 
-from __future__ import annotations
+from typing import TYPE_CHECKING, Annotated, Final, Self
 
-from appliance.domain.errors import BadRequestError
+import msgspec
+
+from appliance.domain.record import Record, UnixTime, Whole
+from appliance.domain.words import Series
+from appliance.protocol.acting_request import ActingRequest
 from appliance.protocol.alert_requests import (
-    ALERT_READERS,
     ALERT_REQUESTS,
+    MOST_PROBES,
     AlertEvent,
     AlertQuestion,
+    MostOfKind,
 )
-from appliance.protocol.control import SERIES_WORDS
 from appliance.protocol.conversation.codec import (
     CommonEvent,
     SocketTable,
-    read_names,
-    read_seconds,
-    read_text,
-    read_whole,
 )
-from appliance.protocol.record import Record
+from appliance.protocol.json_values import Json
+from appliance.protocol.typed_json import from_json
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Final
-
-    from appliance.protocol.acting_request import ActingRequest
-    from appliance.protocol.conversation.codec import FieldReader
-    from appliance.protocol.json_values import Json
+    from appliance.domain.measurements import MeasurementEvent, Probe
 
 MOST_ROWS: Final = 2000
 """Most rows of one series in an answer to `history`: a line of 1 MiB holds those of two series."""
-MOST_PROBES: Final = 1000
-"""Most probes, events or benches in an answer."""
-_MAX_UNIX_S: Final = 1e11
-"""Beyond any time of a clock, which would overflow."""
 
 
 class SpeedsRequest(Record):
@@ -58,10 +47,10 @@ class HistoryRequest(Record):
     """
 
     name: str
-    since_unix_s: float
-    series: str | None = None
+    since_unix_s: UnixTime
+    series: Series | None = None
     """One of `decode` and `prefill`; None: both."""
-    span_s: float | None = None
+    span_s: Annotated[float, msgspec.Meta(gt=0, lt=1e9)] | None = None
     """Seconds that a row covers; None: the agent chooses."""
 
 
@@ -81,10 +70,10 @@ class MeasurementsRequest(Record):
     """
 
     name: str
-    since_unix_s: float
-    most: int = MOST_PROBES
+    since_unix_s: UnixTime
+    most: MostOfKind = MOST_PROBES
     """At most 1000, the newest; likewise below."""
-    until_unix_s: float | None = None
+    until_unix_s: UnixTime | None = None
     """Only probes before this time, as for the page before another; None: all up to now."""
 
 
@@ -95,13 +84,13 @@ class MeasurementEventsRequest(Record):
     until the client leaves.
     """
 
-    after: int = 0
+    after: Whole = 0
     """Number of an event; later ones are told."""
     name: str | None = None
     """Profile; None: all, and the box."""
-    most: int = MOST_PROBES
+    most: MostOfKind = MOST_PROBES
     follow: bool = False
-    alerts_after: int | None = None
+    alerts_after: Whole | None = None
     """Number of a transition of an alert; later ones are told; null: none are."""
 
 
@@ -153,7 +142,7 @@ class LeaseRequest(Record):
     `lease-lost` when the gateway has ended it.
     """
 
-    names: tuple[str, ...]
+    names: Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
     exclusive: bool = False
     """Whether real requests to these profiles wait for the end of the lease."""
     text: str = ""
@@ -177,7 +166,7 @@ class BenchesRequest(Record):
     Answer: `result` with `benches`, newest first.
     """
 
-    most: int = 20
+    most: MostOfKind = 20
 
 
 HealthRequest = (
@@ -203,6 +192,17 @@ class StoredProbeEvent(Record):
     probe: Json
     """Fields of `appliance.domain.measurements.Probe`."""
 
+    @classmethod
+    def of(cls, probe: "Probe") -> Self:
+        """Return the event that tells a probe."""
+        return cls(msgspec.to_builtins(probe))
+
+    def read(self) -> "Probe":
+        """Return the probe. Raises `JsonValueError`."""
+        from appliance.domain.measurements import Probe  # noqa: PLC0415 - 10 ms of every status
+
+        return from_json(Probe, self.probe)
+
 
 class MeasuredEvent(Record):
     """Event `measured`; fields as in `appliance.domain.measurements.MeasurementEvent`."""
@@ -220,6 +220,11 @@ class MeasuredEvent(Record):
     since_unix_s: float | None = None
     likely: str = ""
 
+    @classmethod
+    def of(cls, event: "MeasurementEvent") -> Self:
+        """Return the event of the socket that tells a measurement event."""
+        return cls(**{name: getattr(event, name) for name in cls.__struct_fields__})
+
 
 class ProbeProgressEvent(Record):
     """Event `progress`: where a probe that was asked for is."""
@@ -228,7 +233,9 @@ class ProbeProgressEvent(Record):
     prompt: str
     """Name of the task; empty: before the first one."""
     state: str
+    """`reading` (the prompt is evaluated), `writing` (the answer is generated) or `ended`."""
     text: str = ""
+    """Short text for people; never a prompt or a completion."""
     tok_s: float | None = None
     """Rate that the prompt has measured; None: the prompt still runs, or measured nothing."""
 
@@ -281,48 +288,6 @@ HealthEvent = (
 )
 
 
-# --- fields whose values are narrower than their annotation --------------------------
-
-
-def _unix_s(args: Json, field: str) -> float:
-    try:
-        return read_seconds(args, field, most=_MAX_UNIX_S)
-    except BadRequestError as error:
-        raise BadRequestError(f"{field} is not a time in Unix seconds") from error
-
-
-def _span_s(args: Json, field: str) -> float:
-    span_s = read_seconds(args, field)
-    if span_s <= 0:
-        raise BadRequestError(f"{field} is not a number of seconds")
-    return span_s
-
-
-def _series(args: Json, field: str) -> str:
-    series = read_text(args, field)
-    if series not in SERIES_WORDS:
-        raise BadRequestError(f"{field} is none of {', '.join(SERIES_WORDS)}")
-    return series
-
-
-def _leased_names(args: Json, field: str) -> tuple[str, ...]:
-    names = read_names(args, field)
-    if not names:
-        raise BadRequestError(f"{field} names no profile")
-    return names
-
-
-HEALTH_READERS: Final[Mapping[str, FieldReader]] = {
-    "most": lambda args, field: read_whole(args, field, 1, MOST_PROBES),
-    "names": _leased_names,
-    "series": _series,
-    "since_unix_s": _unix_s,
-    "span_s": _span_s,
-    "until_unix_s": _unix_s,
-    **ALERT_READERS,
-}
-"""Readers of fields of requests to the health agent, on each of its sockets."""
-
 HEALTH: Final[SocketTable[HealthRequest | ActingRequest, HealthEvent]] = SocketTable(
     name="health socket",
     server="health agent",
@@ -353,7 +318,6 @@ HEALTH: Final[SocketTable[HealthRequest | ActingRequest, HealthEvent]] = SocketT
         "traffic": LeaseTrafficEvent,
         "lease-lost": LeaseLostEvent,
     },
-    readers=HEALTH_READERS,
     closing=(LeaseLostEvent,),
     until_left=(MeasurementEventsRequest, ProbeNowRequest, LeaseRequest),
 )

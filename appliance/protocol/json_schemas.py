@@ -2,7 +2,7 @@
 
 Schemas of the command's output and of the OpenAPI document are derived here. Types are text, paths, numbers,
 true or false, null, literals, enumerations of text, typed dictionaries, dataclasses, records of
-`appliance.protocol.record`, models of settings (pydantic), sequences, sets, mappings from text, and unions of
+`appliance.domain.record`, models of settings (pydantic), sequences, sets, mappings from text, and unions of
 these. Objects may have further keys, as later releases add some. A key is required where the type always has it.
 """
 
@@ -30,7 +30,9 @@ from typing import (
     get_type_hints,
 )
 
-from appliance.protocol.record import Record
+import msgspec
+
+from appliance.domain.record import Record
 
 Schema = dict[str, Any]
 REFERENCE: Final = "$ref"
@@ -101,6 +103,8 @@ class SchemaDeriver:
             found = {"type": _PLAIN[kind]}
         elif kind is object:
             found = {}
+        elif kind is dict:
+            found = {"type": "object"}
         elif issubclass(kind, PurePath):
             found = {"type": "string"}
         elif issubclass(kind, StrEnum):
@@ -157,7 +161,7 @@ class SchemaDeriver:
         if kind in self._partial:
             return []
         if issubclass(kind, Record) and not self._are_records_whole:
-            return [key for key in keys if not hasattr(kind, key)]
+            return [f.name for f in msgspec.structs.fields(kind) if f.required]
         known = getattr(kind, "__required_keys__", keys)
         return [key for key in keys if key in known]
 

@@ -40,8 +40,8 @@ from typing import Final
 
 from appliance.domain.json_reader import parse_object
 from appliance.domain.names import is_profile_name
+from appliance.domain.record import Record
 from appliance.protocol.json_values import Json, encode_json, number_in, text_in
-from appliance.protocol.record import Record
 
 MAX_COMMAND_BYTES: Final = 1 << 20
 """Longest command in bytes. A long prompt takes 8 KB, a canary of an operator what it wants."""

@@ -4,16 +4,11 @@ The notifier knows the targets' addresses and secrets; the agent knows their nam
 address, a secret or a text of a remote server.
 """
 
-from __future__ import annotations
+from typing import Final
 
+from appliance.domain.record import Record, Seconds
 from appliance.protocol.conversation.codec import CommonEvent, SocketTable
-from appliance.protocol.record import Record
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
-
-    from appliance.protocol.json_values import Json
+from appliance.protocol.json_values import Json
 
 
 class SendRequest(Record):
@@ -44,7 +39,7 @@ class ScheduleRequest(Record):
 
     target: str
     message: Json
-    delay_s: float
+    delay_s: Seconds
 
 
 class CancelScheduledRequest(Record):

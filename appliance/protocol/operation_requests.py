@@ -1,21 +1,14 @@
-"""Request for earlier operations, on each socket of the supervisor that tells of them.
+"""Request for earlier operations, on each socket of the supervisor that tells of them."""
 
-The module is short, because the sockets' tables are in modules of their own and the command imports one of them.
-"""
+from typing import Annotated, Final
 
-from __future__ import annotations
+import msgspec
 
-from appliance.protocol.conversation.codec import read_whole
-from appliance.protocol.record import Record
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
-
-    from appliance.protocol.json_values import Json
+from appliance.domain.record import Record
 
 MOST_OPERATIONS: Final = 500
 """Most operations in an answer: a line of 1 MiB holds them."""
+MostOperations = Annotated[int, msgspec.Meta(ge=1, le=MOST_OPERATIONS)]
 
 
 class OperationsRequest(Record):
@@ -24,10 +17,5 @@ class OperationsRequest(Record):
     Answer: `result` with the fields of `appliance.planning.status.document.OperationsSection`.
     """
 
-    most: int = 50
+    most: MostOperations = 50
     """At most 500."""
-
-
-def read_most(args: Json, field: str) -> int:
-    """Return the number of operations that are wanted. Raises `BadRequestError`."""
-    return read_whole(args, field, 1, MOST_OPERATIONS)

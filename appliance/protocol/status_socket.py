@@ -4,18 +4,15 @@ The socket is apart from the control socket, so that whoever takes over such a p
 rights (docs/decisions/030-conversations.md). The protocol's form is in `appliance.protocol.conversation`.
 """
 
-from __future__ import annotations
+from typing import Annotated, Final
 
+import msgspec
+
+from appliance.domain.record import Record
 from appliance.protocol.control_events import StatusEvent
-from appliance.protocol.conversation.codec import CommonEvent, SocketTable, read_whole
-from appliance.protocol.operation_requests import OperationsRequest, read_most
-from appliance.protocol.record import Record
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
-
-    from appliance.protocol.json_values import Json
+from appliance.protocol.conversation.codec import CommonEvent, SocketTable
+from appliance.protocol.json_values import Json
+from appliance.protocol.operation_requests import MostOperations, OperationsRequest
 
 _MOST_NUMBER: Final = 1 << 53
 WATCH_EVERY_S: Final = 10.0
@@ -87,7 +84,7 @@ class RecordedOperationRequest(Record):
     Answer: `result` with `operation`, as of `operations`, also of the one that runs; null when it is not on record.
     """
 
-    operation: int
+    operation: Annotated[int, msgspec.Meta(ge=1, le=_MOST_NUMBER)]
 
 
 class FollowRequest(Record):
@@ -106,7 +103,7 @@ class LogTailRequest(Record):
 
     name: str
     """Name of a profile."""
-    most: int = 100
+    most: MostOperations = 100
     """Number of lines, at most 200."""
 
 
@@ -187,9 +184,5 @@ STATUS: Final[SocketTable[StatusSocketRequest, StatusSocketEvent]] = SocketTable
         ("engine-metrics", "", EngineMetricsRequest),
     ),
     events={"status": StatusEvent, "operation": OperationEvent, "page": EnginePageEvent},
-    readers={
-        "most": read_most,
-        "operation": lambda args, field: read_whole(args, field, 1, _MOST_NUMBER),
-    },
     until_left=(WatchRequest, FollowRequest, EngineMetricsRequest),
 )

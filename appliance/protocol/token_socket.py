@@ -10,7 +10,6 @@ from __future__ import annotations
 from appliance.protocol.acting_request import ActingRequest
 from appliance.protocol.control_requests import (
     CONTROL,
-    CONTROL_READERS,
     AttachRequest,
     CancelRequest,
     ControlRequest,
@@ -50,7 +49,6 @@ TOKEN: Final[SocketTable[ControlRequest | ActingRequest, ControlEvent]] = Socket
     requests=tuple(row for row in CONTROL.requests if row[2] in OFFERED),
     events=CONTROL.events,
     results=CONTROL.results,
-    readers=CONTROL_READERS,
     closing=CONTROL.closing,
     until_left=CONTROL.until_left,
 )

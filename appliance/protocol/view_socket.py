@@ -8,6 +8,7 @@ The other requests that change something want the token of an operator (`applian
 
 from typing import Final
 
+from appliance.domain.record import Record
 from appliance.protocol.acting_request import ActingRequest
 from appliance.protocol.alert_requests import (
     AckRequest,
@@ -25,7 +26,6 @@ from appliance.protocol.alert_requests import (
 from appliance.protocol.conversation.codec import SocketTable
 from appliance.protocol.health_socket import (
     HEALTH,
-    HEALTH_READERS,
     BaselineRequest,
     BenchesRequest,
     HealthEvent,
@@ -37,7 +37,6 @@ from appliance.protocol.health_socket import (
     SpeedsRequest,
     StateRecordRequest,
 )
-from appliance.protocol.record import Record
 
 OFFERED: Final[frozenset[type[Record]]] = frozenset(
     {
@@ -76,6 +75,5 @@ VIEW: Final[SocketTable[HealthRequest | ActingRequest, HealthEvent]] = SocketTab
     group="appliance-status",
     requests=tuple(row for row in HEALTH.requests if row[2] in OFFERED | BY_TOKEN),
     events=HEALTH.events,
-    readers=HEALTH_READERS,
     until_left=(MeasurementEventsRequest, ProbeNowRequest),
 )

@@ -10,16 +10,12 @@ from appliance.domain.claims import claim_on
 from appliance.domain.errors import NotFoundError
 from appliance.domain.operations import (
     FOREVER,
-    Accepted,
     Cause,
-    Ended,
-    Event,
     Goal,
     Kind,
     Outcome,
-    PhaseChanged,
 )
-from appliance.domain.profile import Mark
+from appliance.domain.words import Mark
 from appliance.planning.admission.findings import Level
 from appliance.planning.wording import joined, requester_name, short
 from appliance.protocol.control import Exit
@@ -27,7 +23,6 @@ from appliance.protocol.control_events import (
     AcceptedEvent,
     ControlEvent,
     EndedEvent,
-    PhaseEvent,
     StatusEvent,
     TicketEvent,
 )
@@ -241,7 +236,10 @@ class ControlVerbs:
                 return OperationRequest(kind=Kind.STOP, names=names, by=by, drain_s=asked.drain_s)
             case RestartRequest(names):
                 return OperationRequest(
-                    kind=Kind.RESTART, names=names, by=by, drain_s=asked.drain_s
+                    kind=Kind.RESTART,
+                    names=names,
+                    by=by,
+                    drain_s=asked.drain_s,
                 )
             case HoldRequest(for_s):
                 until = FOREVER if for_s is None else self._now_unix_s() + for_s
@@ -274,7 +272,7 @@ class ControlVerbs:
         event = await self._supervisor.ended(operation)
         if event is None:
             raise NotFoundError(f"operation {operation} is not on record: appliance operations")
-        return control_event(event)
+        return event
 
     async def _cancel(self, operation: int | None, by: Requester) -> AsyncIterator[ControlEvent]:
         running = self._supervisor.current()
@@ -318,24 +316,12 @@ class ControlVerbs:
 
 async def _events(running: Running) -> AsyncIterator[ControlEvent]:
     """Yield every event of one operation, from the first on."""
-    yield control_event(running.accepted)
+    yield running.accepted
     async for event in running.transaction.feed.follow():
-        told = control_event(event)
-        if isinstance(told, EndedEvent) and told.kind == Kind.HOLD:
-            told = told.replaced(hold=_hold(running.transaction.operation.goal))
-        yield told
-
-
-def control_event(event: Event) -> ControlEvent:
-    """Return an event of an operation as the protocol has it."""
-    fields = {name: getattr(event, name) for name in event.__slots__}  # all of them plain values
-    match event:
-        case Accepted():
-            return AcceptedEvent(**fields)
-        case PhaseChanged():
-            return PhaseEvent(**fields)
-        case Ended():
-            return EndedEvent(**fields)
+        if isinstance(event, EndedEvent) and event.kind == Kind.HOLD:
+            yield event.replaced(hold=_hold(running.transaction.operation.goal))
+        else:
+            yield event
 
 
 def _hold(goal: Goal) -> Mapping[str, object]:

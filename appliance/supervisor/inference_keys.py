@@ -86,6 +86,10 @@ class KeyDesk:
 
     def _add(self, request: AddKeyRequest, by: Requester) -> ResultEvent:
         check_credential_name("key", request.name)
+        if request.profiles == ():
+            raise BadRequestError(
+                "profiles names no profile: leave it out for a key to all of them"
+            )
         key = Key(name=request.name, may_switch=request.may_switch, profiles=request.profiles)
         self._check_profiles(key.profiles or ())
         present = [stored for stored in self._keys.all() if stored.key.name == key.name]

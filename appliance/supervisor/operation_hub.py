@@ -7,7 +7,7 @@ Steps within a phase that passed before it came are left out (`EventFeed`).
 import asyncio
 from collections.abc import AsyncIterator
 
-from appliance.domain.operations import Event
+from appliance.protocol.control_events import OperationChange
 from appliance.supervisor.operation_runner import Transaction
 
 
@@ -22,7 +22,9 @@ class OperationHub:
         for queue in self._followers:
             queue.put_nowait(transaction)
 
-    async def follow(self, running: Transaction | None) -> AsyncIterator[tuple[Transaction, Event]]:
+    async def follow(
+        self, running: Transaction | None
+    ) -> AsyncIterator[tuple[Transaction, OperationChange]]:
         """Yield every event with its transaction, for ever.
 
         Args:

@@ -6,16 +6,14 @@ from dataclasses import replace
 
 from appliance.domain.operations import (
     Cause,
-    Ended,
-    Event,
     Finished,
     Operation,
     Outcome,
     Phase,
-    PhaseChanged,
     PhaseState,
 )
 from appliance.ports import Clock, Store
+from appliance.protocol.control_events import EndedEvent, OperationChange, PhaseEvent
 
 
 class EventFeed:
@@ -28,21 +26,21 @@ class EventFeed:
         present: Returns the phase that runs, as it is now; None: none does.
     """
 
-    def __init__(self, present: Callable[[], PhaseChanged | None]) -> None:
+    def __init__(self, present: Callable[[], PhaseEvent | None]) -> None:
         self._present = present
-        self._kept: list[Event] = []
-        self._followers: set[asyncio.Queue[Event]] = set()
+        self._kept: list[OperationChange] = []
+        self._followers: set[asyncio.Queue[OperationChange]] = set()
 
-    def publish(self, event: Event) -> None:
+    def publish(self, event: OperationChange) -> None:
         """Hand an event to every follower. Never blocks."""
-        if not (isinstance(event, PhaseChanged) and event.state is PhaseState.PROGRESS):
+        if not (isinstance(event, PhaseEvent) and event.state == PhaseState.PROGRESS):
             self._kept.append(event)
         for queue in self._followers:
             queue.put_nowait(event)
 
-    async def follow(self) -> AsyncIterator[Event]:
+    async def follow(self) -> AsyncIterator[OperationChange]:
         """Yield every event from the first on; ends after the operation's end."""
-        queue: asyncio.Queue[Event] = asyncio.Queue()
+        queue: asyncio.Queue[OperationChange] = asyncio.Queue()
         *past, last = self._kept or (None,)
         for event in (*past, self._as_now(last)):
             if event is not None:
@@ -52,14 +50,14 @@ class EventFeed:
             while True:
                 event = await queue.get()
                 yield event
-                if isinstance(event, Ended):
+                if isinstance(event, EndedEvent):
                     return
         finally:
             self._followers.discard(queue)
 
-    def _as_now(self, last: Event | None) -> Event | None:
+    def _as_now(self, last: OperationChange | None) -> OperationChange | None:
         """Return the last event that was kept, with the present figures if its phase still runs."""
-        runs = isinstance(last, PhaseChanged) and last.state is PhaseState.STARTED
+        runs = isinstance(last, PhaseEvent) and last.state == PhaseState.STARTED
         return (self._present() or last) if runs else last
 
 
@@ -178,11 +176,11 @@ class OperationRecord:
         if change := self._change_to(state):
             self.feed.publish(change)
 
-    def _change_to(self, state: PhaseState) -> PhaseChanged | None:
+    def _change_to(self, state: PhaseState) -> PhaseEvent | None:
         """Return the present phase in `state`, as it is now; None: there is none."""
         if self._phase is None:
             return None
-        return PhaseChanged(
+        return PhaseEvent(
             phase=self._phase,
             state=state,
             text=self._text,

@@ -25,10 +25,7 @@ from appliance.domain.gateway import State as GatewayState
 from appliance.domain.journal_events import JournalEvent, JournalField, event_fields
 from appliance.domain.observed import Observed
 from appliance.domain.operations import (
-    Accepted,
     Cause,
-    Ended,
-    Event,
     Finished,
     HoldUntil,
     Kind,
@@ -36,7 +33,10 @@ from appliance.domain.operations import (
     Outcome,
     RunCaller,
 )
-from appliance.domain.profile import Catalogue, Mark
+from appliance.domain.profile import (
+    Catalogue,
+)
+from appliance.domain.words import Mark
 from appliance.planning.admission.findings import PreflightFinding, refuse
 from appliance.planning.need_parts import EstimateRow
 from appliance.planning.routing.gateway_state import state_of
@@ -59,6 +59,7 @@ from appliance.ports import (
     Store,
     Units,
 )
+from appliance.protocol.control_events import AcceptedEvent, EndedEvent, OperationChange
 from appliance.settings_snapshot import SettingsSnapshot
 from appliance.supervisor.access_policy import Requester
 from appliance.supervisor.boot_choice import BootChoice
@@ -113,7 +114,7 @@ class Running:
     """Accepted request: its operation, and the operation's first event."""
 
     transaction: Transaction
-    accepted: Accepted
+    accepted: AcceptedEvent
     token: str = field(default="", repr=False)
     """Token of a run, for its requester alone, which the launcher demands. Empty: no run, or
     another requester."""
@@ -338,7 +339,7 @@ class Supervisor:
             transaction=self._running, accepted=_accepted(operation, joined=True, usual_ms=None)
         )
 
-    async def events(self) -> AsyncIterator[tuple[int, Event]]:
+    async def events(self) -> AsyncIterator[tuple[int, OperationChange]]:
         """Yield the events of the running operation and of each later one, with its number, for ever.
 
         The first one of each is its acceptance.
@@ -351,7 +352,7 @@ class Supervisor:
                 yield number, _accepted(transaction.operation, joined=False, usual_ms=None)
             yield number, event
 
-    async def ended(self, operation_id: int) -> Ended | None:
+    async def ended(self, operation_id: int) -> EndedEvent | None:
         """Return the closing event of an operation; None: not over, or not on record."""
         finished = await self._store.finished(operation_id)
         if finished is None:
@@ -719,8 +720,8 @@ class Supervisor:
         self._on_look(summary(observed, committed, operation))
 
 
-def _accepted(operation: Operation, *, joined: bool, usual_ms: float | None) -> Accepted:
-    return Accepted(
+def _accepted(operation: Operation, *, joined: bool, usual_ms: float | None) -> AcceptedEvent:
+    return AcceptedEvent(
         operation=operation.id,
         kind=operation.kind,
         target=operation.target or operation.goal.start or operation.goal.stop,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from appliance.domain.errors import BadRequestError
-from appliance.protocol.record import Record
+from appliance.domain.record import Record
 
 KEY_S: Final = 24 * 3600.0
 MOST_KEYS: Final = 1000

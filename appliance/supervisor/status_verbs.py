@@ -7,9 +7,8 @@ from dataclasses import asdict
 from typing import Any, Protocol, assert_never
 
 from appliance.domain.json_reader import parse_object
-from appliance.domain.operations import Event
 from appliance.planning.status.document import OperationsSection, RecordedOperation
-from appliance.protocol.control_events import StatusEvent
+from appliance.protocol.control_events import OperationChange, StatusEvent
 from appliance.protocol.control_requests import CONTROL
 from appliance.protocol.conversation.codec import ResultEvent
 from appliance.protocol.conversation.server import FEW, serve_conversations
@@ -37,7 +36,6 @@ from appliance.protocol.status_socket import (
 from appliance.protocol.unix_server import Peer
 from appliance.supervisor.access_policy import read_from_watcher
 from appliance.supervisor.client_requests import ClientRequests
-from appliance.supervisor.control_verbs import control_event
 from appliance.supervisor.engine_pages import EnginePageReader
 from appliance.supervisor.log_reader import LogReader
 from appliance.supervisor.status_feed import StatusFeed
@@ -98,7 +96,7 @@ class StatusVerbs:
         status: StatusReport,
         gpus: Report,
         operations: OperationSource,
-        events: Callable[[], AsyncIterator[tuple[int, Event]]],
+        events: Callable[[], AsyncIterator[tuple[int, OperationChange]]],
         log: LogReader,
         tokens: TokenCheck,
         requests: ClientRequests,
@@ -139,7 +137,7 @@ class StatusVerbs:
                     yield StatusEvent(document)
             case FollowRequest():
                 async for number, event in self._events():
-                    line = CONTROL.encode_event(control_event(event))
+                    line = CONTROL.encode_event(event)
                     yield OperationEvent(number, parse_object(line))
             case EngineMetricsRequest():
                 async for part in self._engine_metrics():

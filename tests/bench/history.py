@@ -29,7 +29,7 @@ from appliance.adapters.sqlite.database import open_or_replace, transaction
 from appliance.adapters.sqlite.measurement_rows import to_probe_row
 from appliance.adapters.sqlite.measurement_store import MeasurementStore
 from appliance.adapters.sqlite.measurement_tables import MEASUREMENTS
-from appliance.domain.measurements import Series
+from appliance.domain.words import Series
 from appliance.planning.regression.detector import Detector
 from appliance.protocol.health_socket import MOST_ROWS
 from tests.fakes.health_thread import health_thread

@@ -18,9 +18,9 @@ from appliance.planning.alerting.watchdog_rules.snapshot import (
     EndedOperation,
     GpuError,
     GpuHolder,
-    Listener,
     OperationLook,
 )
+from appliance.protocol.audit_socket import Listener
 from tests.bench.life_world import (
     CARDS,
     HOUR_S,

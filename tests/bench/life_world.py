@@ -11,7 +11,7 @@ from typing import Any, Final
 from appliance.domain.alerts import AlertRule, Subject, SubjectKind
 from appliance.domain.names import unit_of
 from appliance.domain.observed import ActiveState
-from appliance.domain.profile import Mark
+from appliance.domain.words import Mark
 from appliance.planning.alerting.watchdog_rules.snapshot import (
     BoxLook,
     UnitLook,

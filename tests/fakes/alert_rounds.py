@@ -14,7 +14,7 @@ from appliance.domain.alerts import (
     Transition,
     TransitionKind,
 )
-from appliance.domain.profile import Mark
+from appliance.domain.words import Mark
 from appliance.planning.alerting.book.alert_book import (
     AlertBook,
     AlertCircumstances,

@@ -10,13 +10,14 @@ from appliance.domain.measurements import (
     MeasurementEvent,
     Probe,
     ProbeOutcome,
-    Series,
     TrafficSums,
 )
 from appliance.domain.profile import Applied
+from appliance.domain.words import Series
 from appliance.health.clock import HealthClock
-from appliance.planning.probing.course import ProbeCourse, ProbeProgress, ProbeStep
+from appliance.planning.probing.course import ProbeCourse, ProbeStep
 from appliance.planning.probing.tasks import PREFILL_TOKENS, in_one_piece, series_of
+from appliance.protocol.health_socket import ProbeProgressEvent
 from tests.fakes.probe_rows import EVIDENCE
 from tests.fakes.probed_box import DECODE_TOK_S, PREFILL_TOK_S, measured
 
@@ -53,7 +54,7 @@ class FakeCourseProber:
         applied: Applied,
         course: ProbeCourse,
         *,
-        on_progress: Callable[[ProbeProgress], None],
+        on_progress: Callable[[ProbeProgressEvent], None],
     ) -> Sequence[Probe]:
         self.courses.append(course)
         self.times.append(self.clock.monotonic_s())
@@ -81,7 +82,7 @@ class FakeCourseProber:
                 probe = replace(probe, outcome=failed, raw=None, detail=f"it {failed}")
             probes.append(probe)
             on_progress(
-                ProbeProgress(
+                ProbeProgressEvent(
                     profile=applied.name, prompt=prompt, state=ProbeStep.ENDED, text=probe.detail
                 )
             )

@@ -16,7 +16,7 @@ from appliance.domain.measurements import (
     TrafficSums,
 )
 from appliance.domain.operations import Finished, Goal, Kind, Operation, Outcome
-from appliance.domain.profile import Mark
+from appliance.domain.words import Mark
 from appliance.planning.alerting.book.alert_context import Evaluation
 from appliance.planning.alerting.book.alert_state import AlertBook, AlertState
 from tests.fakes.alert_samples import profile_subject, told, transition

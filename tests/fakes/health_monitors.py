@@ -5,11 +5,16 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
 from appliance.domain.errors import BusyError
-from appliance.domain.measurements import ProbeOutcome, Series, TrafficSums
+from appliance.domain.measurements import (
+    ProbeOutcome,
+    TrafficSums,
+)
+from appliance.domain.words import Series
 from appliance.health.box_view import ProfileView
-from appliance.planning.probing.course import ProbeProgress, ProbeStep
+from appliance.planning.probing.course import ProbeStep
 from appliance.planning.probing.schedule import ProbeConditions
 from appliance.planning.speeds import BaselineReport, SeriesBaseline, SeriesSpeed, SpeedReport
+from appliance.protocol.health_socket import ProbeProgressEvent
 
 RATE = 27.0
 
@@ -81,9 +86,9 @@ class FakeSpeedWatch(FakeProfileWatch):
     async def reset(self, by: str) -> None:
         self.changes.append(("reset", by))
 
-    async def probe_now(self) -> AsyncIterator[ProbeProgress]:
+    async def probe_now(self) -> AsyncIterator[ProbeProgressEvent]:
         for state, rate in ((ProbeStep.READING, None), (ProbeStep.ENDED, RATE)):
-            yield ProbeProgress(
+            yield ProbeProgressEvent(
                 profile=self.name, prompt="refactor", state=state, text="", tok_s=rate
             )
         self.last_probe_unix_s = 1_760_000_000.0

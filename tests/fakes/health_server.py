@@ -7,11 +7,14 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from appliance.domain.measurements import ProbeOutcome, Series
+from appliance.domain.measurements import (
+    ProbeOutcome,
+)
+from appliance.domain.record import Record
+from appliance.domain.words import Series
 from appliance.planning.speeds import SeriesSpeed, SpeedReport
 from appliance.protocol.conversation.codec import ResultEvent
 from appliance.protocol.health_socket import HEALTH
-from appliance.protocol.record import Record
 from tests.fakes.control_server import FakeSupervisor, Hang, HangUp, Step, Story, WaitFor
 
 HealthStory = Sequence[Record | Hang | HangUp | WaitFor]

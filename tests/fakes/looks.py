@@ -5,10 +5,9 @@ from dataclasses import replace
 from typing import Any, Final
 
 from appliance.domain.alerts import AlertRule, Finding, Sign
-from appliance.domain.measurements import Series
 from appliance.domain.names import GATEWAY_UNIT, SUPERVISOR_UNIT, unit_of
 from appliance.domain.observed import ActiveState
-from appliance.domain.profile import Mark
+from appliance.domain.words import Mark, Series
 from appliance.planning.alerting.watchdog_rules.snapshot import (
     BoxLook,
     DiskLook,

@@ -6,9 +6,14 @@ from typing import Any, Final
 
 from appliance.domain.gpu_health import GpuHealth
 from appliance.domain.json_reader import decode_json
-from appliance.domain.measurements import BoxGpus, GpuEvidence, GpuSample, Series
+from appliance.domain.measurements import (
+    BoxGpus,
+    GpuEvidence,
+    GpuSample,
+)
 from appliance.domain.memory import GpuState
 from appliance.domain.operations import Finished, Goal, Kind, Operation, Outcome
+from appliance.domain.words import Series
 from appliance.gateway.meter import Meter
 from appliance.planning.alerting.book.alert_report import DeliveryReport
 from appliance.planning.speeds import SeriesSpeed, SpeedReport

@@ -5,10 +5,10 @@ from typing import Final
 
 from appliance.domain.errors import ApplianceError, PermissionDeniedError
 from appliance.domain.operators import TokenOperator
+from appliance.domain.record import Record
 from appliance.protocol.acting_request import ActingRequest
 from appliance.protocol.control_events import AcceptedEvent
 from appliance.protocol.conversation.codec import ResultEvent
-from appliance.protocol.record import Record
 from appliance.web.acting.box_actions import Begun
 
 TOKEN: Final = "apt_00000001_anas"  # noqa: S105 - of no box

@@ -20,8 +20,12 @@ from appliance.domain.operations import (
     Phase,
     RunCaller,
 )
-from appliance.domain.profile import Applied, Mark, WarmUp
+from appliance.domain.profile import (
+    Applied,
+    WarmUp,
+)
 from appliance.domain.running_facts import SelfDescription
+from appliance.domain.words import Mark
 from appliance.planning.admission.findings import BoxFacts, ProfileFacts
 from appliance.planning.memory.peak import ObservedPeak
 from appliance.planning.switch.goals import Writes

@@ -11,9 +11,9 @@ from appliance.domain.measurements import (
     ProbeKind,
     ProbeOutcome,
     RawTimings,
-    Series,
     TimingSource,
 )
+from appliance.domain.words import Series
 from appliance.planning.probing.tasks import CODING_TASKS, PREFILL
 from appliance.planning.regression.profile_record import ProfileRecord
 from tests.fakes.probe_rows import EVIDENCE

@@ -4,7 +4,15 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from appliance.domain.claims import ALL_GPUS, CPU, Claim
-from appliance.domain.profile import Applied, Catalogue, Deadlines, Endpoint, Mark, Need, WarmUp
+from appliance.domain.profile import (
+    Applied,
+    Catalogue,
+    Deadlines,
+    Endpoint,
+    Need,
+    WarmUp,
+)
+from appliance.domain.words import Mark
 
 
 def applied(

@@ -10,10 +10,10 @@ from appliance.planning.alerting.watchdog_rules.snapshot import (
     BoxLook,
     GpuError,
     GpuHolder,
-    Listener,
 )
 from appliance.planning.alerting.watchdog_rules.watchdog import findings
 from appliance.planning.alerting.watchdog_rules.watchdog_memory import WatchdogMemory
+from appliance.protocol.audit_socket import Listener
 from tests.fakes.looks import NOW, box_look, gpu_look, later, profile_look, unit_look
 from tests.growth.cost import Call, excess_steps
 

@@ -31,8 +31,13 @@ from appliance.domain.memory import (
 from appliance.domain.names import unit_of
 from appliance.domain.observed import ActiveState, ObservedUnit
 from appliance.domain.operations import FOREVER, Finished, Goal, Kind, Operation, Outcome, Phase
-from appliance.domain.profile import Applied, Estimate, Mark, Need
+from appliance.domain.profile import (
+    Applied,
+    Estimate,
+    Need,
+)
 from appliance.domain.trap_names import TrapName
+from appliance.domain.words import Mark
 from appliance.install.apply import ApplyOptions
 from appliance.planning.linting.traps import TRAPS
 from appliance.planning.memory.peak import ObservedPeak

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Final
 
 from appliance.domain.alerts import AlertRule, Finding, Severity, Subject
-from appliance.domain.profile import Mark
+from appliance.domain.words import Mark
 from appliance.planning.alerting.book.alert_book import AlertCircumstances, ack, add_window, silence
 from appliance.planning.alerting.book.alert_tables import AlertTables
 from tests.fakes.alert_rounds import GENESIS, AlertRounds, bad, good

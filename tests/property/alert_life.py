@@ -24,7 +24,7 @@ from appliance.domain.alerts import (
     TransitionKind,
 )
 from appliance.domain.errors import NotFoundError
-from appliance.domain.profile import Mark
+from appliance.domain.words import Mark
 from appliance.planning.alerting.book.alert_book import (
     AlertCircumstances,
     AlertPolicy,

@@ -12,7 +12,7 @@ from appliance.domain.alerts import (
     Severity,
 )
 from appliance.domain.observed import ActiveState
-from appliance.domain.profile import Mark
+from appliance.domain.words import Mark
 from appliance.planning.alerting.book.alert_book import (
     AlertCircumstances,
     AlertPolicy,

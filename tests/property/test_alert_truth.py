@@ -8,7 +8,7 @@ import pytest
 from hypothesis import settings
 
 from appliance.domain.alerts import AlertRule, Severity, TransitionKind
-from appliance.domain.profile import Mark
+from appliance.domain.words import Mark
 from appliance.planning.alerting.book.alert_rules import ALERT_TERMS, AlertTerms
 from appliance.planning.alerting.book.alert_state import DeliveryGate
 from appliance.planning.alerting.book.alert_tables import HOLDS, STANDARD_TABLES, AlertTables

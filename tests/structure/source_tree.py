@@ -1,14 +1,10 @@
 """The Python files of a package, with their syntax trees and lines."""
 
 import ast
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from statistics import median
-
-SMALL_LINES = 40
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,16 +24,6 @@ class SourceFile:
     def classes(self) -> Mapping[str, ast.ClassDef]:
         """Classes by name, inner ones too."""
         return {n.name: n for n in ast.walk(self.syntax) if isinstance(n, ast.ClassDef)}
-
-    @cached_property
-    def imports(self) -> Mapping[str, tuple[str, str]]:
-        """Module and name in it, by the name here."""
-        return {
-            alias.asname or alias.name: (node.module, alias.name)
-            for node in ast.walk(self.syntax)
-            if isinstance(node, ast.ImportFrom) and node.module
-            for alias in node.names
-        }
 
     @property
     def is_module(self) -> bool:
@@ -72,11 +58,6 @@ class SourceTree:
 
     files: Sequence[SourceFile]
 
-    @cached_property
-    def by_name(self) -> Mapping[str, SourceFile]:
-        """Files by their dotted names."""
-        return {file.name: file for file in self.files}
-
     @property
     def modules(self) -> Sequence[SourceFile]:
         """Files with code."""
@@ -91,24 +72,6 @@ class SourceTree:
     def code_lines(self) -> int:
         """Code lines of all files."""
         return sum(file.code_lines for file in self.files)
-
-    @property
-    def median_module_lines(self) -> float:
-        """Median number of lines of a module."""
-        return median(file.lines for file in self.modules)
-
-    @property
-    def small_modules(self) -> Sequence[str]:
-        """Modules of fewer than `SMALL_LINES` lines."""
-        return [file.name for file in self.modules if file.lines < SMALL_LINES]
-
-    @property
-    def names_used_twice(self) -> Sequence[str]:
-        """Names of classes, then of modules."""
-        classes = Counter(name for file in self.files for name in file.classes)
-        modules = Counter(file.name.rpartition(".")[2] for file in self.files)
-        del modules["__main__"]
-        return [name for names in (classes, modules) for name, n in sorted(names.items()) if n > 1]
 
 
 def read_tree(package: Path) -> SourceTree:

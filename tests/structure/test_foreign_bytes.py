@@ -30,6 +30,7 @@ PARSERS = {
     "json": {"load", "loads", "JSONDecoder", "decoder", "scanner"},
     "json.decoder": None,
     "json.scanner": None,
+    "msgspec": {"json", "msgpack", "toml", "yaml"},
     "pydantic": {"TypeAdapter"},
     "sqlite3": None,
     "struct": {"Struct", "iter_unpack", "unpack", "unpack_from"},
@@ -38,7 +39,7 @@ PARSERS = {
     "urllib.parse": {"parse_qs", "parse_qsl"},
     "yaml": None,
     **dict.fromkeys(
-        ("bz2", "configparser", "dill", "gzip", "lzma", "marshal", "msgspec", "pickle", "plistlib")
+        ("bz2", "configparser", "dill", "gzip", "lzma", "marshal", "pickle", "plistlib")
     ),
     **dict.fromkeys(("shelve", "tarfile", "xml", "zipfile", "zlib", "zstandard")),
 }

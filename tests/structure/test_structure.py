@@ -1,18 +1,13 @@
-"""The counts of `tests.structure`, on made trees, and the table in the documentation."""
+"""The counts of `tests.structure`, on made trees."""
 
+import subprocess
 from pathlib import Path
 from textwrap import dedent
 
-import pytest
-
-from tests.structure.change_table import PAGE, THINGS, by_hand, changes
-from tests.structure.inheritance import with_one_implementation
-from tests.structure.references import used_once
-from tests.structure.shared_names import SHARED_NAMES
+from tests.structure.changes import source_files
+from tests.structure.importers import with_one_importer
+from tests.structure.shapes import same_shape
 from tests.structure.source_tree import SourceFile, SourceTree, read_tree
-
-ROOT = Path(__file__).parents[2]
-EMPTY = SourceTree(files=[])
 
 
 def tree(**texts: str) -> SourceTree:
@@ -59,176 +54,110 @@ def test_lines_of_code_are_neither_docstrings_nor_comments_nor_blank() -> None:
     assert (found.lines, found.code_lines) == (13, 5)
 
 
-def test_modules_have_a_median_and_some_are_small() -> None:
-    """39 lines are a small module, 40 are not; what holds no code is not in the median."""
-    found = tree(a="x = 1\n" * 39, b="x = 1\n" * 40, c="x = 1\n" * 61, d='"""Nothing."""\n')
-    assert found.median_module_lines == 40
-    assert found.small_modules == ["p.a"]
+SHAPES = """\
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
 
+@dataclass
+class One:
+    a: int
+    b: int
+    c: int
+    d: int
+    e: int
+    kind: ClassVar[str] = "x"
 
-FUNCTIONS = """\
-def _once(): pass
-def _never(): pass
-def _twice(): pass
-def _recursive(n): return _recursive(n - 1)
-def _imported(): pass
-def __getattr__(name): return name
-__getattr__("x")
-def public():
-    def _nested(): pass
-    _nested(), _once(), _twice(), _recursive(3)
-    return map(_twice, ())
+@dataclass
+class Same:
+    e: int
+    d: int
+    c: int
+    b: int
+    a: int
+
+@dataclass
+class Near:
+    a: int
+    b: int
+    c: int
+    d: int
+    other: int
+    more: int
+
+@dataclass
+class Far:
+    a: int
+    b: int
+    c: int
+    this: int
+    that: int
+
+@dataclass
+class Small:
+    a: int
+    b: int
+    c: int
+    d: int
+
+class Reader(Protocol):
+    a: int
+    b: int
+    c: int
+    d: int
+    e: int
 """
 
 
-def test_a_private_function_is_counted_by_its_references() -> None:
-    """Calls, mentions, recursion and imports are references; equal names elsewhere are not."""
-    other = "def _once(): pass\ndef _never(): pass\n_once(); _once()\n"
-    importer = "from p.a import _imported\nfrom p import b\nb._never()\n"
-    assert used_once(tree(a=FUNCTIONS, b=other, c=importer)) == [
-        "p.a._imported",
-        "p.a._once",
-        "p.b._never",
+def test_classes_of_one_shape_are_found() -> None:
+    """Four fifths of the smaller class's fields are enough; few fields and protocols are not counted."""
+    found = same_shape(tree(a=SHAPES))
+    assert [str(pair) for pair in found] == [
+        "p.a.Near ~ p.a.One",
+        "p.a.Near ~ p.a.Same",
+        "p.a.One = p.a.Same",
     ]
 
 
-METHODS = """\
-class A:
-    def _once(self): return self._twice()
-    def _twice(self): pass
-    def _for_children(self): pass
-    def _from_module(self): pass
-    def go(self): self._once()
-    def again(self): self._twice()
-
-class Stranger:
-    def _once(self): pass
-    def go(self): self._once(), self._once()
-
-def help(a): a._from_module()
-"""
-CHILD = """\
-from p.a import A as Base
-
-class Child(Base):
-    def go(self): self._for_children()
-
-class Other:
-    def _from_module(self): pass
-    def go(self): self._from_module(), self._from_module()
-"""
+def test_what_is_inherited_is_declared_once() -> None:
+    """A class is no twin of the one that it extends."""
+    child = SHAPES + "@dataclass\nclass Child(One):\n    f: int\n"
+    assert len(same_shape(tree(a=child))) == len(same_shape(tree(a=SHAPES)))
 
 
-def test_a_private_method_is_counted_by_its_references() -> None:
-    """References by a class, its heirs and its module count; another class's namesake does not."""
-    found = used_once(tree(a=METHODS, b=CHILD))
-    assert found == ["p.a.A._for_children", "p.a.A._from_module", "p.a.A._once"]
+def test_modules_with_one_importer() -> None:
+    """Importing a module, or something from it, counts once for each importer; itself it does not import."""
+    found = tree(
+        a="x = 1\n",
+        b="from p.a import x\nfrom p import a\n",
+        c="from p import d\n",
+        d="import p.d\nfrom p import b\n",
+        e="import p.c, p.b\n",
+    )
+    assert with_one_importer(found) == ["p.a", "p.c", "p.d"]
 
 
-PROTOCOLS = """\
-from typing import Protocol
-
-class One(Protocol):
-    name: str
-    def ask(self, question: str) -> str: ...
-
-class Two(Protocol):
-    @property
-    def size(self) -> int: ...
-
-class None_(Protocol):
-    def missing(self) -> None: ...
-
-class Callback(Protocol):
-    def __call__(self, n: int) -> None: ...
-"""
-CLASSES = """\
-from p.protocols import One
-
-class Base:
-    def ask(self, question, patience=1): pass
-
-class Fits(Base):
-    def __init__(self): self.name = "x"
-
-class OtherParameter:
-    name: str
-    def ask(self, wish): pass
-
-class NoName:
-    def ask(self, question): pass
-
-class Sized:
-    size: int
-
-class SizedToo:
-    @property
-    def size(self): return 1
-"""
+def committed(repository: Path, message: str, *files: str) -> None:
+    """A commit that changes these files."""
+    for file in files:
+        path = repository / file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(message)
+    git(repository, "add", "-A")
+    git(repository, "commit", "-qm", message)
 
 
-def test_a_protocol_is_implemented_by_what_has_its_members() -> None:
-    """Members may be inherited; a parameter of another name is another method."""
-    found = tree(protocols=PROTOCOLS, classes=CLASSES)
-    assert with_one_implementation(found, EMPTY) == ["p.protocols.One"]
+def git(repository: Path, *arguments: str) -> None:
+    who = ("-c", "user.name=a", "-c", "user.email=a@example.com")
+    subprocess.run(["git", *who, *arguments], cwd=repository, check=True, capture_output=True)
 
 
-def test_a_fake_in_another_tree_is_an_implementation() -> None:
-    """A protocol with a real class and a fake has two."""
-    fake = tree(fake="from p.protocols import One\nclass Fake(One): pass\n")
-    assert with_one_implementation(tree(protocols=PROTOCOLS, classes=CLASSES), fake) == []
-
-
-def test_a_protocol_of_special_methods_does_not_count() -> None:
-    """A protocol of special methods does not count: functions implement it, and are not sought."""
-    assert with_one_implementation(tree(protocols=PROTOCOLS, other="class A: pass"), EMPTY) == []
-
-
-def test_names_are_used_twice_by_classes_or_by_modules() -> None:
-    """Classes and modules are counted apart; every package may have a __main__."""
-    names = ("p.a", "p.q.a", "p.q.__main__", "p.__main__", "p.q")
-    files = [
-        SourceFile(name=name, text=f"class {c}: pass")
-        for name, c in zip(names, "XYXqZ", strict=True)
-    ]
-    assert SourceTree(files=files).names_used_twice == ["X", "a"]
-
-
-def test_a_name_is_used_twice_only_for_one_idea() -> None:
-    """Each such name has its reason, and nothing is listed that is not used twice."""
-    assert read_tree(ROOT / "appliance").names_used_twice == list(SHARED_NAMES)
-
-
-TABLE = """\
-# Page
-
-| engine | `elsewhere.py` | hand | |
-
-## What changes to add a thing
-
-| Thing | File | By | What |
-| --- | --- | --- | --- |
-| engine | `a.py` | hand | one |
-| engine | `b.py` (new) | hand | two |
-| engine | `c.md` | generated | |
-| verb | `a.py` | hand | three |
-
-## Next
-
-| engine | `d.py` | hand | |
-"""
-
-
-def test_the_table_is_read_from_its_section() -> None:
-    """Rows of the one table count, and files that a generator writes do not."""
-    rows = changes(TABLE)
-    assert [by_hand(rows, thing) for thing in ("engine", "verb", "setting")] == [2, 1, 0]
-    assert [row.file for row in rows if row.generated] == ["c.md"]
-
-
-@pytest.mark.parametrize("thing", THINGS)
-def test_files_in_the_table_exist(thing: str) -> None:
-    """The page names files of the tree, and at least one for each thing."""
-    files = [row.file for row in changes((ROOT / PAGE).read_text("utf-8")) if row.thing == thing]
-    assert files
-    assert [file for file in files if not (ROOT / file).is_file()] == []
+def test_the_cost_of_a_change_is_that_of_the_last_commit_of_its_kind(tmp_path: Path) -> None:
+    """Source files of the newest commit with the trailer count; tests, pages and other commits do not."""
+    git(tmp_path, "init", "-q")
+    committed(tmp_path, "an old one\n\nAdds: verb", *[f"appliance/{n}.py" for n in "abc"])
+    committed(
+        tmp_path, "one\n\nAdds: verb", "appliance/a.py", "appliance/b.py", "tests/t.py", "x.md"
+    )
+    committed(tmp_path, "another kind\n\nAdds: verbs", "appliance/c.py")
+    assert source_files(tmp_path, "verb") == ["appliance/a.py", "appliance/b.py"]
+    assert source_files(tmp_path, "engine") is None

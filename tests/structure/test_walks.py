@@ -4,18 +4,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.structure.walks import MOST_HOPS, missing_names, walks
+from tests.structure.walks import MOST_HOPS, PAGE, files_of, missing_names, walks
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs/explanation/architecture.md").read_text("utf-8")
+WALKS = walks((ROOT / PAGE).read_text("utf-8"))
 
 
 def test_three_walks() -> None:
     """A switch, a request, a profile: each short enough to be followed in one sitting."""
-    assert [len(hops) <= MOST_HOPS for hops in walks(PAGE).values()] == [True] * 3
+    assert [len(hops) <= MOST_HOPS for hops in WALKS.values()] == [True] * 3
 
 
-@pytest.mark.parametrize("hop", [hop for hops in walks(PAGE).values() for hop in hops])
+@pytest.mark.parametrize("hop", [hop for hops in WALKS.values() for hop in hops])
 def test_every_name_of_a_walk_exists(hop: str) -> None:
     """A module and what it defines, as the page spells them."""
     assert list(missing_names(hop, ROOT / "appliance")) == []
@@ -30,3 +30,9 @@ def test_a_name_that_does_not_exist_is_found() -> None:
         "domain.names.unit_off",
         "domain.namez.unit_of",
     ]
+
+
+def test_files_of_a_walk() -> None:
+    """Each module counts once, whether a hop names it or something in it."""
+    hops = ["1. `domain.names.unit_of` and `domain.names`", "2. `domain.errors.StoreError`"]
+    assert files_of(hops, ROOT / "appliance") == ["domain.names", "domain.errors"]

@@ -2,9 +2,10 @@
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+PAGE = Path("docs/explanation/architecture.md")
 MOST_HOPS = 12
 _WALK = re.compile(r"^## (.+)$")
 _HOP = re.compile(r"^\d+\. ")
@@ -23,16 +24,26 @@ def walks(page: str) -> dict[str, list[str]]:
     return found
 
 
+def files_of(hops: Iterable[str], package: Path) -> list[str]:
+    """Return the modules that hops name, each once, in the order of the walk."""
+    names = [name for hop in hops for name in _NAME.findall(hop)]
+    files = [name if _file(name, package).is_file() else name.rpartition(".")[0] for name in names]
+    return list(dict.fromkeys(files))
+
+
 def missing_names(hop: str, package: Path) -> Iterator[str]:
     """Names in a hop, `room.module.Name` or `room.module`, that are not in the package."""
     for name in _NAME.findall(hop):
         module, _, leaf = name.rpartition(".")
-        path = package.joinpath(*module.split("."))
-        if package.joinpath(*name.split(".")).with_suffix(".py").is_file():
+        if _file(name, package).is_file():
             continue
-        source = path.with_suffix(".py")
+        source = _file(module, package)
         if not source.is_file() or leaf not in _defined(source):
             yield name
+
+
+def _file(module: str, package: Path) -> Path:
+    return package.joinpath(*module.split(".")).with_suffix(".py")
 
 
 def _defined(source: Path) -> set[str]:

@@ -8,7 +8,7 @@ from typing import Any, Final
 import pytest
 
 from appliance.domain.measurements import BoxGpus
-from appliance.protocol.json_dataclasses import from_json
+from appliance.protocol.typed_json import from_json
 from tests.pretend import Gpus
 from tests.system.fleet import PROFILES, Fleet
 

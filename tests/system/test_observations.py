@@ -33,7 +33,7 @@ from appliance.health.clock import SystemHealthClock
 from appliance.health.watching.engine_checks import EngineChecks
 from appliance.health.watching.watch_checks import WatchChecks, ask_no_url
 from appliance.protocol.conversation.async_client import open_conversation
-from appliance.protocol.json_dataclasses import from_json
+from appliance.protocol.typed_json import from_json
 from appliance.protocol.status_socket import STATUS, DocumentRequest, GpuEvidenceRequest
 from appliance.settings_snapshot import take_snapshot
 

@@ -10,12 +10,9 @@ import pytest
 
 from appliance.cli.grammar import VERBS
 from appliance.domain.operations import (
-    Accepted,
-    Ended,
     Kind,
     Outcome,
     Phase,
-    PhaseChanged,
     PhaseState,
 )
 from appliance.planning.status.document import (
@@ -30,6 +27,7 @@ from appliance.planning.status.document import (
     Verdict,
 )
 from appliance.protocol.control import Exit
+from appliance.protocol.control_events import AcceptedEvent, EndedEvent, PhaseEvent
 from appliance.protocol.control_requests import CONTROL
 from appliance.protocol.conversation.error_kinds import EXIT_STATUSES
 from appliance.settings import Settings
@@ -154,7 +152,7 @@ def test_protocol_is_all_there() -> None:
     text = (REFERENCE / "control-protocol.md").read_text("utf-8")
     words = {word for line in text.splitlines() if line[:1] == "|" for word in CODE.findall(line)}
     assert {*Kind, *Phase, *PhaseState, *Outcome, *EXIT_STATUSES} <= words
-    for event in (Accepted, PhaseChanged, Ended):
+    for event in (AcceptedEvent, PhaseEvent, EndedEvent):
         assert set(get_type_hints(event)) <= words, event
 
 

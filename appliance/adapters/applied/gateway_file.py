@@ -13,7 +13,7 @@ from appliance.adapters.applied.documents import Recovered, copy_of, decoded, re
 from appliance.adapters.files.regular import Stamp, stamp
 from appliance.domain.errors import StoreError
 from appliance.domain.gateway import Configuration
-from appliance.protocol.json_dataclasses import from_json
+from appliance.protocol.typed_json import from_json
 
 GATEWAY_FILE: Final = "gateway.json"
 _FORMAT: Final = 1

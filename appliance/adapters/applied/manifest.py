@@ -17,7 +17,7 @@ from appliance.adapters.files.regular import OddFileError, Stamp, read_small_fil
 from appliance.domain.claims import ALL_GPUS, Claim
 from appliance.domain.names import BACKEND_GROUP, is_profile_name
 from appliance.domain.profile import Applied, Catalogue
-from appliance.protocol.json_dataclasses import from_json
+from appliance.protocol.typed_json import from_json
 
 MANIFEST: Final = "manifest.json"
 _FORMAT: Final = 1

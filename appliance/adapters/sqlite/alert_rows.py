@@ -14,7 +14,7 @@ from appliance.planning.alerting.book.alert_state import (
     Silence,
 )
 from appliance.planning.alerting.sending.outbox_rows import OutboxRow
-from appliance.protocol.json_dataclasses import from_json
+from appliance.protocol.typed_json import from_json
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

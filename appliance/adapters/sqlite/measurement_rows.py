@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from appliance.domain.json_reader import decode_json
 from appliance.domain.measurements import MeasurementEvent, Probe, RawTimings, TimingSource
-from appliance.protocol.json_dataclasses import from_json
+from appliance.protocol.typed_json import from_json
 
 Row = sqlite3.Row | Mapping[str, Any]
 RAW_COLUMNS: Final = tuple(field.name for field in fields(RawTimings))

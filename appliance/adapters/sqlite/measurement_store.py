@@ -55,12 +55,12 @@ from appliance.domain.measurements import (
     EventKind,
     MeasurementEvent,
     Probe,
-    Series,
     StoredBench,
     TrafficSums,
 )
+from appliance.domain.words import Series
 from appliance.planning.history import RateSummary, down_sampled, fitted
-from appliance.protocol.json_dataclasses import from_json
+from appliance.protocol.typed_json import from_json
 
 _log = logging.getLogger(__name__)
 

@@ -22,9 +22,9 @@ from appliance.adapters.sqlite.measurement_rows import RAW_COLUMNS, to_raw
 from appliance.domain.measurements import (
     ProbeKind,
     ProbeOutcome,
-    Series,
     rate_of,
 )
+from appliance.domain.words import Series
 from appliance.planning.history import RateSummary, summarise
 
 HOUR_S: Final = 3600.0

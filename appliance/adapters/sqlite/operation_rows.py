@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from appliance.domain.json_reader import decode_json
 from appliance.domain.operations import Cause, Finished, Goal, Kind, Operation, Outcome
-from appliance.protocol.json_dataclasses import from_json
+from appliance.protocol.typed_json import from_json
 
 SCHEMA_VERSION: Final = 3
 Row = sqlite3.Row | Mapping[str, Any]

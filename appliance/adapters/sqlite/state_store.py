@@ -31,7 +31,7 @@ from appliance.planning.status.state_record import (
     StateChange,
     state_changes,
 )
-from appliance.protocol.json_dataclasses import from_json
+from appliance.protocol.typed_json import from_json
 
 _log = logging.getLogger(__name__)
 

@@ -37,7 +37,7 @@ from appliance.adapters.sqlite.operation_spool import OperationSpool
 from appliance.adapters.sqlite.operation_tables import OPERATIONS, TABLES, put_row
 from appliance.domain.errors import StoreError
 from appliance.domain.operations import Finished, Kind, Operation, Outcome, Phase
-from appliance.domain.profile import Mark
+from appliance.domain.words import Mark
 from appliance.planning.history import median
 
 _log = logging.getLogger(__name__)

@@ -12,8 +12,8 @@ from appliance.domain.measurements import BoxGpus
 from appliance.domain.profile import Applied
 from appliance.protocol.conversation.async_client import open_conversation
 from appliance.protocol.conversation.codec import ResultEvent
-from appliance.protocol.json_dataclasses import from_json
 from appliance.protocol.status_socket import STATUS, GpuEvidenceRequest
+from appliance.protocol.typed_json import from_json
 
 _EVERY_S: Final = 5.0
 _WITHIN_S: Final = 10.0

@@ -12,6 +12,7 @@ from appliance.cli.progress_lines import phase_line
 from appliance.cli.status_screens import STATE_STYLES
 from appliance.cli.terminal import Style
 from appliance.domain.amounts import age, duration, size_of_total
+from appliance.domain.record import Record
 from appliance.planning.status.speed_row import (
     DECODE,
     SpeedRow,
@@ -41,7 +42,6 @@ from appliance.presentation.box_texts import (
 )
 from appliance.protocol.alert_requests import AlertEvent
 from appliance.protocol.json_values import Json, number_in, object_in, objects_in, text_in, texts_in
-from appliance.protocol.record import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from appliance.protocol.record import Record
+from appliance.domain.record import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

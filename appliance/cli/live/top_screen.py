@@ -19,9 +19,9 @@ from appliance.cli.operation_screen import plan_lines
 from appliance.cli.status_screens import show_one
 from appliance.cli.terminal import Style
 from appliance.domain.amounts import age
+from appliance.domain.record import Record
 from appliance.presentation.alert_texts import delivery_line
 from appliance.presentation.box_texts import gateway_lines, header, traffic_text, unread_lines
-from appliance.protocol.record import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -17,6 +17,7 @@ from appliance.cli.schemas.bench_types import BenchDocument, EmptyBenchDocument
 from appliance.cli.schemas.schema_compatibility import breaking_changes
 from appliance.domain.json_reader import decode_json
 from appliance.domain.measurements import Probe
+from appliance.domain.record import Record
 from appliance.planning.speeds import BaselineReport
 from appliance.planning.status.document import OperationsSection, ProfileRow, StatusDocument
 from appliance.protocol.alert_requests import AlertEvent
@@ -24,7 +25,6 @@ from appliance.protocol.control_events import AcceptedEvent, EndedEvent, PhaseEv
 from appliance.protocol.conversation.codec import ResultEvent
 from appliance.protocol.health_socket import MeasuredEvent, ProbedEvent, ProbeProgressEvent
 from appliance.protocol.json_schemas import DEFINITIONS, REFERENCE, Schema, SchemaDeriver
-from appliance.protocol.record import Record
 from appliance.settings import Settings
 
 _DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"

@@ -9,10 +9,10 @@ from appliance.cli.event_lines import alert_event_line, event_line
 from appliance.cli.health_questions import talk
 from appliance.cli.terminal import Streams
 from appliance.domain.errors import UnreachableError
-from appliance.protocol.alert_requests import AlertEvent
+from appliance.protocol.alert_requests import MOST_PROBES, AlertEvent
 from appliance.protocol.control import Exit
 from appliance.protocol.conversation.codec import ErrorEvent, RequestRefusedError
-from appliance.protocol.health_socket import MOST_PROBES, MeasuredEvent, MeasurementEventsRequest
+from appliance.protocol.health_socket import MeasuredEvent, MeasurementEventsRequest
 
 _LAST: Final = 20
 _PAUSE_S: Final = 1.0

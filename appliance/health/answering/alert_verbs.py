@@ -28,7 +28,6 @@ from appliance.planning.alerting.book.alert_book import (
 from appliance.planning.alerting.book.alert_report import open_alerts, open_states, subject_phrase
 from appliance.planning.alerting.messages.action_tokens import ButtonAction, present_token
 from appliance.planning.wording import short
-from appliance.protocol.alert_events import alert_event
 from appliance.protocol.alert_requests import (
     SILENCE_S,
     AckRequest,
@@ -136,7 +135,7 @@ class AlertVerbs:
         """Return the newest transitions after a number, oldest first; `name` None: of everything."""
         subject = None if name is None else self._subjects.subject(name)
         found = await self._store.transitions(after, subject=subject, most=most)
-        return [alert_event(transition) for transition in found]
+        return [AlertEvent.of(transition) for transition in found]
 
     def _windows(self) -> Sequence[Mapping[str, object]]:
         return _as_many_as_fit(map(asdict, self._watchdog.book.windows))
@@ -149,7 +148,7 @@ class AlertVerbs:
         row = next((one for one in rows if one.alert == alert), None)
         subject = self._subjects.subject_of_alert(alert)
         found = await self._store.transitions(subject=subject, most=_MOST_ROWS)
-        changes = [alert_event(one).fields() for one in found if one.alert == alert]
+        changes = [AlertEvent.of(one).fields() for one in found if one.alert == alert]
         if row is None and not changes:
             raise NotFoundError(f'no alert "{short(alert)}" is on record: appliance events')
         sent = [

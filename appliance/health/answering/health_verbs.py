@@ -20,9 +20,12 @@ from appliance.domain.errors import (
     UnknownProfileError,
     UnreachableError,
 )
-from appliance.domain.measurements import ProbeOutcome, Series
+from appliance.domain.measurements import (
+    ProbeOutcome,
+)
 from appliance.domain.names import is_engine
 from appliance.domain.operators import TokenOperator
+from appliance.domain.words import Series
 from appliance.health.agent import AWAY, HealthAgent, SpeedWatch
 from appliance.health.answering.alert_verbs import AlertVerbs
 from appliance.health.answering.lease_desk import LeaseDesk
@@ -51,14 +54,13 @@ from appliance.protocol.health_socket import (
     MeasurementsRequest,
     ProbedEvent,
     ProbeNowRequest,
-    ProbeProgressEvent,
     ResetBaselineRequest,
     SpeedsRequest,
     StateRecordRequest,
     StoreBenchRequest,
+    StoredProbeEvent,
 )
 from appliance.protocol.json_values import Json
-from appliance.protocol.measurement_events import measured_event, probe_event
 from appliance.protocol.unix_server import Bounds, Peer
 from appliance.protocol.view_socket import BY_TOKEN
 
@@ -180,7 +182,7 @@ class HealthVerbs:
                 if not probes:
                     self._check_name(name)
                 for probe in probes:
-                    yield probe_event(probe)
+                    yield StoredProbeEvent.of(probe)
                 yield ResultEvent()
             case MeasurementEventsRequest():
                 async with aclosing(self._events(request)) as events:
@@ -272,7 +274,7 @@ class HealthVerbs:
             found: list[MeasuredEvent | AlertEvent] = []
             if last > after or not request.follow:
                 measured = await self._store.events(after, profile=name, most=most)
-                found += map(measured_event, measured)
+                found += map(MeasuredEvent.of, measured)
                 after = max([after, last, *(event.id for event in measured)])
             if alerts is not None:
                 changes = await alerts.changes(alerts_after, name, most)
@@ -319,9 +321,7 @@ class HealthVerbs:
         for one in names:
             monitor = self._monitor(one)
             async for step in monitor.probe_now():
-                yield ProbeProgressEvent(
-                    step.profile, step.prompt, step.state.value, step.text, step.tok_s
-                )
+                yield step
             yield _probed(monitor.report())
         yield ResultEvent()
 

@@ -16,7 +16,7 @@ from appliance.domain.profile import Applied
 from appliance.health.clock import HealthClock
 from appliance.planning.probing.gpu_use import gpu_use
 from appliance.planning.probing.pieces import crowd_text
-from appliance.protocol.json_dataclasses import JsonValueError, from_json
+from appliance.protocol.typed_json import JsonValueError, from_json
 
 AskGpus = Callable[[], Awaitable[Mapping[str, object] | None]]
 """Function that returns the supervisor's `BoxGpus` as JSON; None: it does not answer."""

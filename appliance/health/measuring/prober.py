@@ -27,11 +27,11 @@ from appliance.domain.measurements import (
     ProbeKind,
     ProbeOutcome,
     RawTimings,
-    Series,
     decode_tok_s,
     prefill_tok_s,
 )
 from appliance.domain.profile import Applied
+from appliance.domain.words import Series
 from appliance.health.clock import HealthClock
 from appliance.health.measuring.engine_notes import EngineNotes
 from appliance.health.measuring.evidence import EvidenceReader
@@ -41,12 +41,13 @@ from appliance.health.measuring.prompt_exchange import (
     PromptExchange,
     find_piece_size,
 )
-from appliance.planning.probing.course import ProbeCourse, ProbeProgress, ProbeStep
+from appliance.planning.probing.course import ProbeCourse, ProbeStep
 from appliance.planning.probing.measurement import Measurement, clock_moved
 from appliance.planning.probing.tasks import in_one_piece, series_of
 from appliance.ports import ProbeLane
+from appliance.protocol.health_socket import ProbeProgressEvent
 
-OnProgress = Callable[[ProbeProgress], None]
+OnProgress = Callable[[ProbeProgressEvent], None]
 
 _SALT_BYTES: Final = 4
 """Enough for no two prompts in a cache to begin alike; a digit takes up to a token."""
@@ -142,7 +143,9 @@ class Prober:
 
         def tell(step: ProbeStep, text: str, tok_s: float | None = None) -> None:
             on_progress(
-                ProbeProgress(profile=applied.name, prompt=name, state=step, text=text, tok_s=tok_s)
+                ProbeProgressEvent(
+                    profile=applied.name, prompt=name, state=step, text=text, tok_s=tok_s
+                )
             )
 
         tell(ProbeStep.READING, "the prompt is read")

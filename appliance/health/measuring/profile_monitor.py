@@ -25,21 +25,22 @@ from appliance.domain.measurements import (
     Probe,
     ProbeKind,
     ProbeOutcome,
-    Series,
     TrafficSums,
     decode_tok_s,
     prefill_tok_s,
 )
 from appliance.domain.profile import Applied
+from appliance.domain.words import Series
 from appliance.health.box_view import ProfileView
 from appliance.health.clock import HealthClock
 from appliance.health.measuring.profile_timetable import ProfileTimetable
-from appliance.planning.probing.course import ProbeCourse, ProbeProgress
+from appliance.planning.probing.course import ProbeCourse
 from appliance.planning.probing.probe_sizes import sizes_for
 from appliance.planning.probing.schedule import Cadence, DueProbe, ProbeConditions
 from appliance.planning.probing.tasks import series_of
 from appliance.planning.regression.profile_record import ProfileRecord
 from appliance.planning.speeds import BaselineReport, SpeedReport
+from appliance.protocol.health_socket import ProbeProgressEvent
 
 _log = logging.getLogger(__name__)
 
@@ -63,7 +64,7 @@ class CourseProber(Protocol):
         applied: Applied,
         course: ProbeCourse,
         *,
-        on_progress: Callable[[ProbeProgress], None],
+        on_progress: Callable[[ProbeProgressEvent], None],
     ) -> Sequence[Probe]:
         """Ask the prompts of a course; returns a probe for each that was begun, at least one."""
 
@@ -122,7 +123,7 @@ class ProfileMonitor:
         self._traffic_due_s = 0.0
         self._rates: dict[Series, float] = {}
         """Tokens a second of the last probes, warm-ups too."""
-        self._wanted: list[asyncio.Queue[ProbeProgress | None]] = []
+        self._wanted: list[asyncio.Queue[ProbeProgressEvent | None]] = []
         """Queues of those who want a probe now; None ends their wait."""
         self._last: Probe | None = None
         self._invalid: Counter[ProbeOutcome] = Counter()
@@ -141,14 +142,14 @@ class ProfileMonitor:
         if self._record.take_traffic(sums) and self._timetable.trigger():
             self._news.set()
 
-    async def probe_now(self) -> AsyncIterator[ProbeProgress]:
+    async def probe_now(self) -> AsyncIterator[ProbeProgressEvent]:
         """Probe at once; yields how it goes on.
 
         Raises:
             PreconditionError: The profile cannot be probed now.
             BackendError: The probe does not end.
         """
-        queue: asyncio.Queue[ProbeProgress | None] = asyncio.Queue()
+        queue: asyncio.Queue[ProbeProgressEvent | None] = asyncio.Queue()
         self._wanted.append(queue)
         self._news.set()
         is_made = False
@@ -336,7 +337,7 @@ class ProfileMonitor:
 
 
 def _tell(
-    queues: Sequence[asyncio.Queue[ProbeProgress | None]], progress: ProbeProgress | None
+    queues: Sequence[asyncio.Queue[ProbeProgressEvent | None]], progress: ProbeProgressEvent | None
 ) -> None:
     """Put progress into queues; one whose reader is too slow gets no more of it, but its end."""
     for queue in queues:

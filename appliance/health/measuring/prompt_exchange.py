@@ -6,8 +6,11 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Final
 
-from appliance.domain.measurements import ProbeOutcome, Series
+from appliance.domain.measurements import (
+    ProbeOutcome,
+)
 from appliance.domain.profile import Applied
+from appliance.domain.words import Series
 from appliance.health.clock import HealthClock
 from appliance.health.measuring.engine_notes import EngineNotes
 from appliance.health.measuring.evidence import EvidenceRecording, RoomWatch

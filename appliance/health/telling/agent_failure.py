@@ -27,7 +27,7 @@ from appliance.domain.json_reader import decode_json
 from appliance.health.clock import HealthClock, SystemHealthClock
 from appliance.health.telling.message_clock import message_clock
 from appliance.planning.alerting.messages.box_messages import BoxWords, agent_back, agent_dead
-from appliance.protocol.json_dataclasses import from_json
+from appliance.protocol.typed_json import from_json
 
 _log = logging.getLogger(__name__)
 

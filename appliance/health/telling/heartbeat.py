@@ -32,7 +32,7 @@ from appliance.planning.alerting.messages.box_messages import (
     box_silent,
     silent_sequence_id,
 )
-from appliance.protocol.json_dataclasses import from_json
+from appliance.protocol.typed_json import from_json
 
 _log = logging.getLogger(__name__)
 

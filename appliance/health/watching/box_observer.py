@@ -39,10 +39,10 @@ from appliance.health.watching.watch_checks import WatchChecks
 from appliance.planning.alerting.watchdog_rules.snapshot import (
     BoxLook,
     DiskLook,
-    Listener,
     ReadingKind,
 )
 from appliance.planning.speeds import SpeedReport
+from appliance.protocol.audit_socket import Listener
 
 _log = logging.getLogger(__name__)
 

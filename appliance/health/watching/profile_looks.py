@@ -9,7 +9,11 @@ from appliance.adapters.systemd.unit_reader import UnitReading
 from appliance.domain.measurements import BoxGpus
 from appliance.domain.names import unit_of
 from appliance.domain.observed import ActiveState
-from appliance.domain.profile import Applied, Catalogue, Mark
+from appliance.domain.profile import (
+    Applied,
+    Catalogue,
+)
+from appliance.domain.words import Mark
 from appliance.health.box_view import BoxView, ProfileView
 from appliance.health.watching.engine_checks import EngineAnswers
 from appliance.health.watching.gpu_looks import held_bytes, is_on_its_gpus, used_uuids

@@ -8,7 +8,7 @@ from typing import Final
 
 from appliance.domain.errors import ApplianceError
 from appliance.domain.operations import Kind, Outcome
-from appliance.domain.profile import Mark
+from appliance.domain.words import Mark
 from appliance.health.watching.watchdog_loop import Watchdog
 from appliance.planning.alerting.book.alert_book import AlertBook, Evaluation, Instant
 from appliance.planning.alerting.book.stop_silences import (
@@ -17,7 +17,7 @@ from appliance.planning.alerting.book.stop_silences import (
     started,
     unsilence_started,
 )
-from appliance.protocol.json_dataclasses import JsonValueError, from_json
+from appliance.protocol.typed_json import JsonValueError, from_json
 
 _log = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from appliance.domain.observed import ActiveState
-from appliance.domain.profile import Mark
+from appliance.domain.words import Mark
 from appliance.health.clock import HealthClock
 from appliance.health.watching.periodic_reading import PeriodicReading
 from appliance.planning.alerting.watchdog_rules.snapshot import UnitLook, WatchLook

@@ -35,7 +35,7 @@ from appliance.planning.alerting.watchdog_rules.snapshot import BoxLook
 from appliance.planning.alerting.watchdog_rules.watchdog import findings
 from appliance.planning.alerting.watchdog_rules.watchdog_memory import WatchdogMemory
 from appliance.planning.status.journal_fields import transition_fields
-from appliance.protocol.json_dataclasses import from_json
+from appliance.protocol.typed_json import from_json
 
 _log = logging.getLogger(__name__)
 

@@ -10,8 +10,8 @@ from math import pow as power
 from typing import Final
 
 from appliance.domain.errors import BackendError
-from appliance.domain.measurements import Series
 from appliance.domain.profile import Applied, WarmUp
+from appliance.domain.words import Series
 from appliance.engines import ENGINES
 from appliance.engines.shared.probing import Probing
 from appliance.planning.bench.request_row import Part

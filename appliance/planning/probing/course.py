@@ -4,7 +4,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from appliance.domain.measurements import ProbeKind, Series
+from appliance.domain.measurements import (
+    ProbeKind,
+)
+from appliance.domain.words import Series
 from appliance.planning.probing.size import PREFILL_OUTPUT_TOKENS
 from appliance.planning.probing.tasks import PREFILL_TOKENS, series_of
 
@@ -59,17 +62,3 @@ class ProbeStep(StrEnum):
     WRITING = "writing"
     """The answer is being generated."""
     ENDED = "ended"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProbeProgress:
-    """Progress of one prompt of a probe."""
-
-    profile: str
-    prompt: str
-    """Name of the prompt."""
-    state: ProbeStep
-    text: str
-    """Short text for people; never a prompt or a completion."""
-    tok_s: float | None = None
-    """Rate that the ended prompt has measured, of its own series; None: none, or not yet."""

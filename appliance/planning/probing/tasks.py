@@ -7,7 +7,7 @@ never change: each has a baseline of its own. A different wording gets a differe
 from collections.abc import Mapping
 from typing import Final
 
-from appliance.domain.measurements import Series
+from appliance.domain.words import Series
 
 CODING_TASKS: Final[Mapping[str, str]] = {
     "lru-cache": (

@@ -11,7 +11,7 @@ from appliance.planning.quality.canary import Canary
 from appliance.planning.quality.expectation import CanaryOutcome, CanaryVerdict
 from appliance.planning.quality.pass_rate import HOUR_S, MOST_BASELINE, PassRate, QualityChange
 from appliance.planning.quality.quality_message import accepted_text, lost_text, recovered_text
-from appliance.protocol.json_dataclasses import from_json
+from appliance.protocol.typed_json import from_json
 
 VERSION: Final = 1
 

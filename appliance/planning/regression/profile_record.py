@@ -14,9 +14,9 @@ from appliance.domain.measurements import (
     Probe,
     ProbeOutcome,
     RawTimings,
-    Series,
     TrafficSums,
 )
+from appliance.domain.words import Series
 from appliance.planning.probing.probe_sizes import ProbeSizes, is_much_slower, sizes_for
 from appliance.planning.probing.tasks import series_of
 from appliance.planning.regression.detector_state import DetectorPhase

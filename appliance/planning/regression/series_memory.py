@@ -5,10 +5,10 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from appliance.domain.json_reader import decode_json
-from appliance.domain.measurements import Series
+from appliance.domain.words import Series
 from appliance.planning.regression.circumstances import Circumstances
 from appliance.planning.regression.restart_level import RestartLevel
-from appliance.protocol.json_dataclasses import from_json
+from appliance.protocol.typed_json import from_json
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

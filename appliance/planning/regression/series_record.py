@@ -15,10 +15,10 @@ from appliance.domain.measurements import (
     MeasurementEvent,
     Probe,
     ProbeOutcome,
-    Series,
     rate_of,
     tokens_per_step,
 )
+from appliance.domain.words import Series
 from appliance.planning.history import median
 from appliance.planning.regression import thresholds
 from appliance.planning.regression.causes import LossCause, suspicions

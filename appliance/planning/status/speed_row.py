@@ -7,8 +7,8 @@ times its tokens a step.
 
 from __future__ import annotations
 
+from appliance.domain.record import Record
 from appliance.protocol.json_values import Json, number_in, objects_in, text_in
-from appliance.protocol.record import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

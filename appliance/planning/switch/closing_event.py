@@ -2,8 +2,14 @@
 
 from collections.abc import Sequence
 
-from appliance.domain.operations import Ended, Finished, Goal, Kind, Outcome
+from appliance.domain.operations import (
+    Finished,
+    Goal,
+    Kind,
+    Outcome,
+)
 from appliance.protocol.control import Exit
+from appliance.protocol.control_events import EndedEvent
 
 
 def closing_event(
@@ -12,7 +18,7 @@ def closing_event(
     serving: Sequence[str],
     committed: Sequence[str],
     log: Sequence[str] = (),
-) -> Ended:
+) -> EndedEvent:
     """Return the event that closes the conversation about an operation.
 
     Args:
@@ -25,7 +31,7 @@ def closing_event(
     came_back = finished.outcome is Outcome.ROLLED_BACK or (
         operation.ran and finished.outcome is Outcome.DONE
     )
-    return Ended(
+    return EndedEvent(
         operation=operation.id,
         kind=operation.kind,
         target=operation.target,

@@ -27,7 +27,11 @@ from typing import Final
 
 from appliance.domain.names import SUPERVISOR_USER, profile_of, unit_of
 from appliance.domain.paths import PROFILES_DIR
-from appliance.domain.profile import Applied, Catalogue, Mark
+from appliance.domain.profile import (
+    Applied,
+    Catalogue,
+)
+from appliance.domain.words import Mark
 from appliance.planning.units import backend_unit
 from appliance.planning.units.backend_unit import StandIn
 from appliance.planning.units.daemon_drop_ins import (

@@ -15,13 +15,10 @@ answers one `error` whose message names both versions and what to restart. Field
 does not know are ignored.
 
 A new socket is a module of `appliance.protocol` with a `codec.SocketTable`: records of its requests
-by verb, records of its events by name, and the words for its server. The annotation of a field, text by
-`from __future__ import annotations`, is its codec in both directions; `codec.REQUEST_READERS` and `codec.EVENT_READERS` list those that may be
-used, and a request's field of narrower values has a reader in the table. The server is
-`server.serve_conversations` with a function that yields the events of each request; clients are
-`client.Conversation` and `client.ask` for the command line, `async_client.open_conversation` for
-processes. tests/unit/protocol/test_socket_tables.py checks each table.
-
-The command line loads codec and client each time it starts, so neither imports enum or collections
-(4 ms), nor dataclasses, asyncio, typing or a schema library. Words are unions of literals.
+by verb, records of its events by name, and the words for its server. A record is a frozen Struct of
+msgspec (`appliance.domain.record`), and the annotations of its fields, with their bounds, are what is
+checked on the way in. The server is `server.serve_conversations` with a function that yields the
+events of each request; clients are `client.Conversation` and `client.ask` for the command line,
+`async_client.open_conversation` for processes. tests/unit/protocol/test_socket_tables.py checks each
+table.
 """

@@ -3,14 +3,16 @@
 The client for processes with an event loop is `appliance.protocol.conversation.async_client`.
 """
 
-from __future__ import annotations
-
 import time
 
 # Not from socket, which imports selectors and makes enumerations: 1.3 ms of every command.
 from _socket import AF_UNIX, SOCK_STREAM, socket
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Any, Final, Generic, Self
 
 from appliance.domain.errors import PermissionDeniedError, UnreachableError
+from appliance.domain.record import Record
 from appliance.protocol.conversation.codec import (
     GREETING_S,
     MAX_LINE_BYTES,
@@ -18,18 +20,10 @@ from appliance.protocol.conversation.codec import (
     EventT,
     HelloEvent,
     RequestRefusedError,
+    RequestT,
     ResultEvent,
+    SocketTable,
 )
-from appliance.protocol.record import Generic
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from types import TracebackType
-    from typing import Any, Final, Self
-
-    from appliance.protocol.conversation.codec import RequestT, SocketTable
-    from appliance.protocol.record import Record
 
 _CHUNK_BYTES: Final = 65_536
 

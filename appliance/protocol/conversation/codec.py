@@ -5,15 +5,20 @@ whatever a client sends, the result is a request of the table or `BadRequestErro
 null or left out has its default.
 
 An event is one line of JSON of at most `MAX_LINE_BYTES`. Its words are text here, because the other
-side may be of a release that knows more of them; for the same reason a field that is missing or of
-another type is read as empty.
+side may be of a release that knows more of them; for the same reason a field that is missing has
+its default, and one that is not known is ignored.
 """
 
-from __future__ import annotations
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final, Generic, TypeVar
+
+import msgspec
 
 from appliance import __version__
 from appliance.domain.errors import ApplianceError, BadRequestError
 from appliance.domain.json_reader import parse_object
+from appliance.domain.record import Record
 from appliance.protocol.acting_request import ActingRequest
 from appliance.protocol.control import Exit
 from appliance.protocol.conversation.error_kinds import (
@@ -21,30 +26,12 @@ from appliance.protocol.conversation.error_kinds import (
     ErrorKind,
     kind_of_answer,
 )
-from appliance.protocol.json_values import (
-    Json,
-    encode_json,
-    number_in,
-    numbers_in,
-    object_in,
-    text_in,
-    texts_in,
-    whole_in,
-)
-from appliance.protocol.record import Generic, Record
+from appliance.protocol.json_values import Json, encode_json, text_in, whole_in
+from appliance.protocol.typed_json import fault_of
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from typing import Any, Final, TypeVar
-
-    ExitStatus = int
-    RequestT = TypeVar("RequestT", bound=Record)
-    EventT = TypeVar("EventT", bound=Record)
-    RecordT = TypeVar("RecordT", bound=Record)
-    FieldReader = Callable[[Json, str], object]
-else:
-    RequestT = EventT = object
+RequestT = TypeVar("RequestT", bound=Record)
+EventT = TypeVar("EventT", bound=Record)
+RecordT = TypeVar("RecordT", bound=Record)
 
 PROTOCOL_MIN: Final = 1
 PROTOCOL_MAX: Final = 1
@@ -56,12 +43,6 @@ GREETING_S: Final = 5.0
 """Time that a client waits for the greeting: systemd keeps the socket open while the server is dead,
 so a connection proves nothing."""
 _MAX_EXIT: Final = 255
-_MAX_SECONDS: Final = 1e9
-"""Most seconds in a request, thirty years: more is a mistake, and no clock may overflow."""
-_MAX_WHOLES: Final = 4096
-"""Most whole numbers in a list of a request."""
-MAX_WHOLE: Final = 2**63 - 1
-"""Highest whole number in a request, as far as SQLite counts."""
 _MAX_VERSION_CHARACTERS: Final = 20
 _NO_DETAILS: Final[Json] = {}
 
@@ -125,7 +106,6 @@ class SocketTable(Generic[RequestT, EventT]):
         requests: Type of the requests of each verb, and of its argument `action` where it has several.
         events: Types of events by name, without those that every socket has.
         results: Types of further `result` events, by the name of the whole number that marks each.
-        readers: Readers of the requests' fields whose values are narrower than their annotation.
         closing: Types of the events that end a conversation, besides `result` and `error`.
         until_left: Types of requests and of events from which on the answer ends when the client
             leaves; before, and without one, what the answer does until its next event is done for
@@ -142,11 +122,10 @@ class SocketTable(Generic[RequestT, EventT]):
         group: str,
         requests: Sequence[tuple[str, str, type[RequestT]]],
         events: Mapping[str, type[Record]],
-        results: Mapping[str, type[Record]] = {},
-        readers: Mapping[str, FieldReader] = {},
+        results: Mapping[str, type[Record]] = MappingProxyType({}),
         closing: tuple[type[Record], ...] = (),
         until_left: tuple[type[Record], ...] = (),
-        others: Mapping[type[Record], str] = {},
+        others: Mapping[type[Record], str] = MappingProxyType({}),
     ) -> None:
         self.server = server
         self.unit = unit
@@ -158,11 +137,10 @@ class SocketTable(Generic[RequestT, EventT]):
         self.verbs = tuple({verb: None for verb, _, _ in requests})
         self.events = events
         self.results = results
-        self.closing = (ResultEvent, ErrorEvent, *closing)
+        self.closing: tuple[type[Record], ...] = (ResultEvent, ErrorEvent, *closing)
         self.until_left = until_left
-        self._readers = readers
         self._forms = {(verb, action): form for verb, action, form in requests}
-        self._event_names = {
+        self._event_names: dict[type[Record], str] = {
             HelloEvent: "hello",
             ResultEvent: "result",
             ErrorEvent: "error",
@@ -231,14 +209,11 @@ class SocketTable(Generic[RequestT, EventT]):
 
     def filled(self, form: type[RecordT], args: Json) -> RecordT:
         """Return the record of a type that a request's arguments make. Raises `BadRequestError`."""
-        values = {}
-        for field in form.__match_args__:
-            read = self._readers.get(field) or REQUEST_READERS[form.__annotations__[field]]
-            value = args.get(field)
-            if value is None and hasattr(form, field):
-                continue  # its default
-            values[field] = read(args, field)
-        return form(**values)
+        given = {name: _once(value) for name, value in args.items() if value is not None}
+        try:
+            return msgspec.convert(given, form)
+        except msgspec.ValidationError as error:
+            raise BadRequestError(fault_of(error)) from None
 
     # --- events
 
@@ -300,11 +275,18 @@ def _event_fields(event: Record) -> dict[str, Any]:
             return event.fields()
 
 
-def _read(form: type[Record], document: Json) -> Record:
-    annotations = form.__annotations__
-    return form(
-        **{field: EVENT_READERS[annotations[field]](document, field) for field in annotations}
-    )
+def _once(value: object) -> object:
+    """Return a list of names without those that it has already; anything else as it is."""
+    if isinstance(value, list) and all(isinstance(one, str) for one in value):
+        return list(dict.fromkeys(value))
+    return value
+
+
+def _read(form: type[RecordT], document: Json) -> RecordT:
+    try:
+        return msgspec.convert(document, form)
+    except msgspec.ValidationError as error:
+        raise ValueError(fault_of(error)) from None
 
 
 def _result(document: Json) -> ResultEvent:
@@ -320,93 +302,3 @@ def _result(document: Json) -> ResultEvent:
 def _exit_in(document: Json, key: str) -> int:
     status = whole_in(document, key)
     return status if status is not None and 0 <= status <= _MAX_EXIT else Exit.FAILED
-
-
-EVENT_READERS: Final[Mapping[str, Callable[[Json, str], object]]] = {
-    "ExitStatus": _exit_in,
-    "Json": object_in,
-    "Json | None": lambda document, key: object_in(document, key) or None,
-    "Mapping[str, float]": numbers_in,
-    "bool": lambda document, key: document.get(key) is True,
-    "float": lambda document, key: number_in(document, key) or 0.0,
-    "float | None": number_in,
-    "int": lambda document, key: whole_in(document, key) or 0,
-    "str": text_in,
-    "str | None": lambda document, key: text_in(document, key) or None,
-    "tuple[str, ...]": lambda document, key: tuple(texts_in(document, key)),
-}
-"""Readers of the fields of events by their annotation."""
-
-
-# --- fields of requests, each read alike in every request ----------------------------
-
-
-def read_text(args: Json, field: str) -> str:
-    """Return a text. Raises `BadRequestError`."""
-    text = args.get(field)
-    if not isinstance(text, str):
-        raise BadRequestError(f"{field} is missing")
-    return text
-
-
-def read_names(args: Json, field: str) -> tuple[str, ...]:
-    """Return the different names of a list. Raises `BadRequestError`."""
-    names = args.get(field)
-    if not isinstance(names, list) or not all(isinstance(n, str) for n in names):
-        raise BadRequestError(f"{field} is not a list of names")
-    return tuple(dict.fromkeys(names))
-
-
-def read_flag(args: Json, field: str) -> bool:
-    """Return a truth value. Raises `BadRequestError`."""
-    value = args.get(field)
-    if not isinstance(value, bool):
-        raise BadRequestError(f"{field} is neither true nor false")
-    return value
-
-
-def read_seconds(args: Json, field: str, most: float = _MAX_SECONDS) -> float:
-    """Return a number of seconds from 0 to less than `most`. Raises `BadRequestError`."""
-    value = args.get(field)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < most:
-        raise BadRequestError(f"{field} is not a number of seconds")
-    return float(value)
-
-
-def read_whole(args: Json, field: str, least: int = 0, most: int = MAX_WHOLE) -> int:
-    """Return a whole number from `least` to `most`. Raises `BadRequestError`."""
-    value = args.get(field)
-    if type(value) is not int or not least <= value <= most:
-        raise BadRequestError(f"{field} is no whole number from {least} to {most}")
-    return value
-
-
-def read_wholes(args: Json, field: str) -> tuple[int, ...]:
-    """Return the whole numbers of a list. Raises `BadRequestError`."""
-    values = args.get(field)
-    if not isinstance(values, list) or len(values) > _MAX_WHOLES:
-        raise BadRequestError(f"{field} is no list of at most {_MAX_WHOLES} whole numbers")
-    return tuple(read_whole({field: value}, field) for value in values)
-
-
-def read_object(args: Json, field: str) -> Json:
-    """Return a JSON object. Raises `BadRequestError`."""
-    value = args.get(field)
-    if not isinstance(value, dict):
-        raise BadRequestError(f"{field} is no object")
-    return value
-
-
-REQUEST_READERS: Final[Mapping[str, Callable[[Json, str], object]]] = {
-    "Json": read_object,
-    "bool": read_flag,
-    "float": read_seconds,
-    "float | None": read_seconds,
-    "int": read_whole,
-    "int | None": read_whole,
-    "str": read_text,
-    "str | None": read_text,
-    "tuple[int, ...]": read_wholes,
-    "tuple[str, ...]": read_names,
-}
-"""Readers of the fields of requests by their annotation; null was read before."""

@@ -16,9 +16,11 @@ a kind             its error                                      what the clien
 =================  =============================================  ==============================
 """
 
-from __future__ import annotations
+from collections.abc import Mapping
+from typing import Final, Literal
 
 from appliance.domain.errors import (
+    ApplianceError,
     BadRequestError,
     BusyError,
     NotFoundError,
@@ -29,26 +31,17 @@ from appliance.domain.errors import (
 )
 from appliance.protocol.control import Exit
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Final, Literal
-
-    from appliance.domain.errors import ApplianceError
-
-    ErrorKind = Literal[
-        "failed",
-        "bad-request",
-        "unknown-profile",
-        "not-found",
-        "busy",
-        "denied",
-        "precondition",
-        "unreachable",
-        "settings",
-    ]
-else:
-    ErrorKind = str  # for annotations alone
+ErrorKind = Literal[
+    "failed",
+    "bad-request",
+    "unknown-profile",
+    "not-found",
+    "busy",
+    "denied",
+    "precondition",
+    "unreachable",
+    "settings",
+]
 
 EXIT_STATUSES: Final[Mapping[ErrorKind, int]] = {
     "failed": Exit.FAILED,

@@ -4,16 +4,15 @@ What the requests do is the caller's: a `ReadRequest` says what this socket's cl
 `Answer` yields the events.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging
 import socket
 from collections.abc import AsyncGenerator, Callable
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from appliance.domain.errors import ApplianceError, BadRequestError
+from appliance.domain.record import Record
 from appliance.protocol.acting_request import ActingRequest
 from appliance.protocol.conversation.codec import (
     MAX_REQUEST_BYTES,
@@ -24,7 +23,6 @@ from appliance.protocol.conversation.codec import (
 )
 from appliance.protocol.conversation.error_kinds import error_kind
 from appliance.protocol.json_values import Json
-from appliance.protocol.record import Generic, Record
 from appliance.protocol.unix_server import Bounds, Peer, peer_of, serve_unix, until_left
 
 if TYPE_CHECKING:

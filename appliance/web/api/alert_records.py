@@ -5,9 +5,13 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query
 from starlette.responses import JSONResponse
 
-from appliance.protocol.alert_requests import AlertRequest, AlertsRequest, OutboxRequest
+from appliance.protocol.alert_requests import (
+    MOST_PROBES,
+    AlertRequest,
+    AlertsRequest,
+    OutboxRequest,
+)
 from appliance.protocol.conversation.codec import RequestRefusedError
-from appliance.protocol.health_socket import MOST_PROBES
 from appliance.web.api.answers import (
     AlertDocument,
     AlertsDocument,

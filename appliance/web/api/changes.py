@@ -11,6 +11,8 @@ from fastapi.security import HTTPBearer
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 from starlette.responses import JSONResponse
 
+from appliance.domain.record import Record
+from appliance.domain.words import Mark
 from appliance.planning.alerting.book.silences import LONGEST_SILENCE_S
 from appliance.protocol.acting_request import MOST_KEY_CHARACTERS, ActingRequest
 from appliance.protocol.alert_requests import (
@@ -29,7 +31,6 @@ from appliance.protocol.control_requests import (
     SwitchRequest,
 )
 from appliance.protocol.conversation.codec import ResultEvent
-from appliance.protocol.record import Record
 from appliance.web.acting.box_actions import Begun, BoxActions
 from appliance.web.acting.request_operator import RequestOperator, operator_of_request
 from appliance.web.api import answer_examples
@@ -256,7 +257,7 @@ def _add_operations(router: APIRouter, actions: BoxActions) -> None:
     @router.put("/profiles/{name}/mark", tags=["profiles"])
     async def mark(name: Name, body: MarkBody, asker: Asker) -> ActionDone:
         """Set the mark of a profile or watch."""
-        request = MarkRequest(name, body.mark)
+        request = MarkRequest(name, Mark(body.mark))
         done = await actions.operate(ActingRequest(asker.token, request))
         return ActionDone(message=done.message if isinstance(done, ResultEvent) else "")
 

@@ -6,10 +6,10 @@ from typing import Annotated, Any, Final, Literal
 from fastapi import APIRouter, Path, Query
 from starlette.responses import JSONResponse
 
+from appliance.domain.words import Series
 from appliance.planning.status.document import OperationsSection, RecordedOperation
-from appliance.protocol.alert_requests import AlertEvent
+from appliance.protocol.alert_requests import MOST_PROBES, AlertEvent
 from appliance.protocol.health_socket import (
-    MOST_PROBES,
     HistoryRequest,
     MeasuredEvent,
     MeasurementEventsRequest,
@@ -121,7 +121,9 @@ def _add_profile_records(router: APIRouter, box: BoxSource) -> None:
         ] = None,
     ) -> JSONResponse:
         """Return the measured rates of one profile over time, with its baseline and events."""
-        answer = await box.ask_agent(HistoryRequest(profile, _since(since), series))
+        answer = await box.ask_agent(
+            HistoryRequest(profile, _since(since), series and Series(series))
+        )
         return JSONResponse(dict(answer))
 
     recorded = AnswerExample(StatesDocument, "The record.")

@@ -2,7 +2,7 @@
 
 from typing import Final, get_args
 
-from appliance.domain.profile import Mark
+from appliance.domain.words import Mark
 from appliance.planning.status.document import ProfileState, VerdictState
 from appliance.protocol.json_values import Json, number_in, object_in, objects_in, text_in
 from appliance.web.metrics import metric_table as table
@@ -10,7 +10,6 @@ from appliance.web.metrics.metric_families import MetricFamilies
 
 PROFILE_STATES: Final = get_args(ProfileState)
 VERDICTS: Final = get_args(VerdictState)
-MARKS: Final = tuple(Mark)
 FOREIGN: Final = "foreign processes"
 """Owner of memory that no profile holds; with a space, which no name of a profile has."""
 UNATTRIBUTED: Final = "no process"
@@ -35,7 +34,7 @@ def _add_profile(families: MetricFamilies, profile: Json) -> None:
     name, state = text_in(profile, "name"), text_in(profile, "state")
     families.add_choice(table.PROFILE_STATE, PROFILE_STATES, state, name)
     if mark := text_in(profile, "mark"):
-        families.add_choice(table.PROFILE_MARK, MARKS, mark, name)
+        families.add_choice(table.PROFILE_MARK, tuple(Mark), mark, name)
     families.add(table.PROFILE_COMMITTED, profile.get("committed") is True, name)
     families.add(table.PROFILE_UPTIME, number_in(profile, "uptime_s"), name)
     if state in {"serving", "unresponsive"}:

@@ -29,6 +29,7 @@ from appliance.domain.errors import (
     PermissionDeniedError,
 )
 from appliance.domain.names import is_request_id
+from appliance.domain.words import Mark
 from appliance.planning.wording import printable
 from appliance.protocol.acting_request import ActingRequest
 from appliance.protocol.alert_requests import AckRequest, SilenceRequest
@@ -142,7 +143,7 @@ async def _carry_out(action: str, fields: Fields, token: str, actions: BoxAction
             work = actions.operate(ActingRequest(token, StopRequest((profile,))))
         case "mark", _:
             work = actions.operate(
-                ActingRequest(token, MarkRequest(profile, fields.get("mark", "")))
+                ActingRequest(token, MarkRequest(profile, _mark(fields.get("mark", ""))))
             )
         case "cancel", _:
             work = actions.operate(
@@ -167,6 +168,13 @@ def _request_id(text: str) -> str:
     if not is_request_id(text):
         raise BadRequestError("the form names no request")
     return text
+
+
+def _mark(text: str) -> Mark:
+    try:
+        return Mark(text)
+    except ValueError:
+        raise BadRequestError("the form names no mark") from None
 
 
 def _number(text: str) -> int:

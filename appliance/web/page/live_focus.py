@@ -21,7 +21,6 @@ from appliance.protocol.health_socket import (
     StoredProbeEvent,
 )
 from appliance.protocol.json_values import Json, objects_in, texts_in
-from appliance.protocol.measurement_events import probe_in
 from appliance.protocol.operation_requests import OperationsRequest
 from appliance.protocol.status_socket import STATUS, ClientRequestsRequest, LogTailRequest
 from appliance.protocol.view_socket import VIEW
@@ -125,7 +124,7 @@ class LiveFocus:
                     if isinstance(event, ErrorEvent):
                         raise RequestRefusedError(event)
                     if isinstance(event, StoredProbeEvent):
-                        found.append(probe_in(event))
+                        found.append(event.read())
         except TimeoutError as error:
             raise UnreachableError("the health agent does not answer in time") from error
         return tuple(reversed(found))

@@ -7,8 +7,8 @@ from typing import Final
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
+from appliance.domain.words import Mark
 from appliance.web.page.page_view import PageView
-from appliance.web.page.profile_cards import MARKS
 
 _TEMPLATES: Final = files("appliance.web.page") / "templates"
 _STATIC: Final = files("appliance.web.page") / "static"
@@ -61,7 +61,11 @@ class PageRenderer:
             notice: Sentence about the last form; empty: none.
         """
         return self._page.render(
-            view=view, operator=operator, notice=notice, marks=MARKS, csrf=lambda: _hidden(operator)
+            view=view,
+            operator=operator,
+            notice=notice,
+            marks=tuple(Mark),
+            csrf=lambda: _hidden(operator),
         )
 
     def login(self, notice: str) -> str:

@@ -18,7 +18,6 @@ from appliance.presentation.box_texts import (
 from appliance.presentation.speed_texts import figures_text, loss_text
 from appliance.protocol.json_values import Json, number_in, object_in, objects_in, text_in
 
-MARKS: Final = ("live", "standby", "retired")
 _MARKS_UP: Final = frozenset({"serving", "unresponsive", "loading", "restarting"})
 
 

@@ -12,12 +12,11 @@ import pytest
 from appliance.adapters.audit_client import AuditClient
 from appliance.auditor.listener_audit import audit_listeners
 from appliance.domain.errors import ApplianceError
-from appliance.planning.alerting.watchdog_rules.snapshot import Listener
 from appliance.protocol.audit_socket import (
     AUDIT,
     AuditEvent,
     AuditRequest,
-    FoundListener,
+    Listener,
     encode_listeners,
 )
 from appliance.protocol.conversation.codec import ResultEvent, UnknownEvent
@@ -25,7 +24,7 @@ from appliance.protocol.conversation.server import FEW, serve_conversations
 from appliance.protocol.unix_server import Peer
 from tests.waiting import settle
 
-FOUND = FoundListener("0.0.0.0", 8000, 7, "python3", "miner.service", is_reachable=True)  # noqa: S104
+FOUND = Listener("0.0.0.0", 8000, 7, "python3", "miner.service", is_reachable=True)  # noqa: S104
 HANG = UnknownEvent("hang")
 
 

@@ -16,7 +16,6 @@ from appliance.domain.errors import BusyError, UnreachableError
 from appliance.domain.targets import TargetStanding
 from appliance.protocol.conversation.codec import ResultEvent
 from appliance.protocol.conversation.server import FEW, serve_conversations
-from appliance.protocol.json_dataclasses import from_json
 from appliance.protocol.notify_socket import (
     NOTIFY,
     CancelScheduledRequest,
@@ -27,6 +26,7 @@ from appliance.protocol.notify_socket import (
     SendRequest,
     TargetsRequest,
 )
+from appliance.protocol.typed_json import from_json
 from appliance.protocol.unix_server import Peer
 
 MESSAGE = Message(

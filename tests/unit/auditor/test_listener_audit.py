@@ -16,7 +16,7 @@ import pytest
 from appliance.adapters.kernel.processes import backend_unit
 from appliance.auditor.listener_audit import audit_listeners
 from appliance.domain.errors import ApplianceError
-from appliance.protocol.audit_socket import FoundListener
+from appliance.protocol.audit_socket import Listener
 
 ME = os.getpid()
 GONE = 4_000_000
@@ -41,7 +41,7 @@ def listening(address: str) -> Iterator[tuple[int, int]]:
         process.stdin.close()
 
 
-def found_of(*pids: int, within_s: float = 2.0) -> tuple[tuple[FoundListener, ...], bool]:
+def found_of(*pids: int, within_s: float = 2.0) -> tuple[tuple[Listener, ...], bool]:
     report = audit_listeners(pids, within_s=within_s, init=ME)
     return tuple(one for one in report.listeners if one.pid in pids), report.truncated
 

@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 import pytest
 
-from appliance.domain.measurements import Series
+from appliance.domain.words import Series
 from appliance.planning.speeds import BaselineReport, PromptBaseline, SeriesBaseline
 from appliance.protocol.conversation.codec import ErrorEvent, ResultEvent
 from tests.fakes.cli_box import CliBox

@@ -9,12 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from appliance.domain.measurements import EventKind, MeasurementEvent, ProbeOutcome, Series
+from appliance.domain.measurements import (
+    EventKind,
+    MeasurementEvent,
+    ProbeOutcome,
+)
+from appliance.domain.words import Series
 from appliance.planning.history import RateSummary, summarise
 from appliance.planning.speeds import BaselineReport, SeriesBaseline
+from appliance.protocol.alert_requests import MOST_PROBES
 from appliance.protocol.conversation.codec import ErrorEvent, ResultEvent
-from appliance.protocol.health_socket import MOST_PROBES
-from appliance.protocol.measurement_events import probe_event
+from appliance.protocol.health_socket import StoredProbeEvent
 from tests.fakes.cli_box import CliBox
 from tests.fakes.cli_call import call
 from tests.fakes.health_server import FakeHealthAgent, report, speeds
@@ -198,8 +203,8 @@ def test_the_profile_that_was_measured_last_needs_no_name(socket: Path) -> None:
 def test_raw_probes_come_page_by_page(socket: Path) -> None:
     """Each page ends where the newer one begins, and the oldest probe is first."""
     failed = replace(probe(MONDAY), outcome=ProbeOutcome.FAILED, raw=None, detail="no answer")
-    newer = [probe_event(probe(MONDAY + 60 + n)) for n in range(MOST_PROBES)]
-    pages = ([*newer, ResultEvent()], [probe_event(failed), ResultEvent()])
+    newer = [StoredProbeEvent.of(probe(MONDAY + 60 + n)) for n in range(MOST_PROBES)]
+    pages = ([*newer, ResultEvent()], [StoredProbeEvent.of(failed), ResultEvent()])
     with FakeHealthAgent(socket, {}, turns={"measurements": [*pages, *pages]}) as agent:
         table = list(csv.DictReader(io.StringIO(call("history", "genesis", "--raw").out)))
         lines = call("history", "genesis", "--raw", "--json").out.splitlines()

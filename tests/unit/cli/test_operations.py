@@ -33,6 +33,7 @@ DONE = {
     "outcome": "done",
     "kind": "switch",
     "target": ["genesis"],
+    "cause": None,
     "message": "genesis is serving on :8022",
     "ms": 47_900.0,
 }
@@ -40,7 +41,10 @@ RESTORED = {
     "event": "result",
     "exit": 10,
     "operation": 12,
+    "kind": "switch",
+    "target": ["genesis"],
     "outcome": "rolled-back",
+    "cause": "failure",
     "message": "genesis did not start: the engine exited with status 1",
     "log": ["loading shards", "CUDA out of memory"],
     "restored": ["aeon"],

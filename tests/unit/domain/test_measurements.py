@@ -4,7 +4,6 @@ import pytest
 
 from appliance.domain.measurements import (
     RawTimings,
-    Series,
     TimingSource,
     decode_steps_per_s,
     decode_tok_s,
@@ -12,6 +11,7 @@ from appliance.domain.measurements import (
     rate_of,
     tokens_per_step,
 )
+from appliance.domain.words import Series
 
 
 def raw(

@@ -302,8 +302,17 @@ async def test_a_busy_supervisor_is_asked_again() -> None:
 # --- asking the supervisor -----------------------------------------------------------
 
 Story = list[object]
-ACCEPTED = {"event": "accepted", "operation": 1}
-ENDED = {"event": "result", "operation": 1, "kind": "switch"}
+ACCEPTED = {"event": "accepted", "operation": 1, "kind": "switch"}
+ENDED = {
+    "event": "result",
+    "operation": 1,
+    "kind": "switch",
+    "target": ["a"],
+    "cause": None,
+    "exit": 0,
+    "message": "",
+}
+PHASE = {"event": "phase", "phase": "load", "state": "started"}
 HELLO = {"event": "hello"}
 
 
@@ -326,7 +335,7 @@ async def supervisor(path: Path, story: Story) -> AsyncIterator[list[dict[str, o
 @pytest.mark.parametrize(
     ("story", "answer"),
     [
-        ([HELLO, ACCEPTED, {"event": "phase"}, ENDED | {"outcome": "done"}], Done()),
+        ([HELLO, ACCEPTED, PHASE, ENDED | {"outcome": "done"}], Done()),
         (
             [HELLO, ACCEPTED, ENDED | {"outcome": "rolled-back", "message": "no memory"}],
             Failed("no memory"),

@@ -10,7 +10,7 @@ import pytest
 
 from appliance.adapters.lane_client import SocketProbeLane
 from appliance.adapters.sqlite.measurement_store import MeasurementStore
-from appliance.domain.measurements import Series
+from appliance.domain.words import Series
 from appliance.health.clock import SystemHealthClock
 from appliance.health.measuring.quality_monitor import STATE_KEY
 from appliance.health.process import DATABASE, WatchMaker, run

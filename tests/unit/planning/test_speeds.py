@@ -2,9 +2,12 @@
 
 from dataclasses import asdict
 
-from appliance.domain.measurements import ProbeOutcome, Series
+from appliance.domain.measurements import (
+    ProbeOutcome,
+)
+from appliance.domain.words import Series
 from appliance.planning.speeds import SeriesSpeed, SpeedReport
-from appliance.protocol.json_dataclasses import from_json
+from appliance.protocol.typed_json import from_json
 
 REPORT = SpeedReport(
     profile="genesis",

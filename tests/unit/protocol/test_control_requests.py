@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from appliance.domain.errors import BadRequestError
-from appliance.domain.profile import Mark
-from appliance.protocol.control import MARKS
+from appliance.domain.words import Mark
 from appliance.protocol.control_requests import (
     CONTROL,
     AddKeyRequest,
@@ -32,7 +31,7 @@ from appliance.protocol.control_requests import (
     SwitchRequest,
     WatchStatusRequest,
 )
-from appliance.protocol.conversation.codec import PROTOCOL_MAX, parse_request, read_text
+from appliance.protocol.conversation.codec import PROTOCOL_MAX, parse_request
 
 NAMES = st.text(min_size=1)
 LISTS = st.lists(NAMES, unique=True).map(tuple)
@@ -53,7 +52,7 @@ REQUESTS: st.SearchStrategy[ControlRequest] = st.one_of(
     ),
     st.just(CancelRequest()),
     st.builds(AttachRequest, st.none() | st.integers(0, 2**63 - 1)),
-    st.builds(MarkRequest, NAMES, st.sampled_from(MARKS)),
+    st.builds(MarkRequest, NAMES, st.sampled_from(Mark)),
     st.builds(
         AddKeyRequest, NAMES, FLAGS, st.none() | st.lists(NAMES, min_size=1, unique=True).map(tuple)
     ),
@@ -90,9 +89,7 @@ def test_a_switch_on_request_says_nothing_else() -> None:
     verb, args = CONTROL.verb_of(json.loads(line))
     assert (verb, args) == ("switch", {"name": "genesis", "on_behalf": "key ana"})
     assert CONTROL.filled(OnRequestSwitch, args) == OnRequestSwitch("genesis", "key ana")
-    assert CONTROL.filled(OnRequestSwitch, {"name": "genesis", "on_behalf": 7}) == OnRequestSwitch(
-        "genesis"
-    )
+    assert CONTROL.filled(OnRequestSwitch, {"name": "genesis"}) == OnRequestSwitch("genesis")
 
 
 @pytest.mark.parametrize(
@@ -104,12 +101,12 @@ def test_a_switch_on_request_says_nothing_else() -> None:
         ("switch", {"names": ["a", "b"]}, SwitchRequest(names=("a", "b"))),
         ("start", {}, StartRequest()),
         ("start", {"names": None}, StartRequest()),
-        ("start", {"names": ""}, StartRequest()),
+        ("start", {"names": []}, StartRequest()),
         ("stop", {"names": ["a", "b", "a"]}, StopRequest(("a", "b"))),
         ("hold", {}, HoldRequest()),
         ("run", {"command": "sh", "gpus": []}, RunRequest("sh", ())),
         ("attach", {}, AttachRequest()),
-        ("key", {"action": "add", "name": "a", "may_switch": 1}, AddKeyRequest("a")),
+        ("key", {"action": "add", "name": "a", "may_switch": None}, AddKeyRequest("a")),
     ],
 )
 def test_what_is_left_out_has_its_default(
@@ -120,33 +117,35 @@ def test_what_is_left_out_has_its_default(
 
 
 @pytest.mark.parametrize(
-    ("verb", "args", "words"),
+    ("verb", "args", "field"),
     [
-        ("switch", {"name": 3}, "name is missing"),
-        ("switch", {"name": "a", "dry_run": "no"}, "dry_run is neither true nor false"),
-        ("switch", {"name": "a", "rollback": 0}, "rollback is neither true nor false"),
-        ("switch", {"name": "a", "drain_s": True}, "drain_s is not a number of seconds"),
-        ("switch", {"name": "a", "drain_s": float("nan")}, "drain_s is not a number of seconds"),
-        ("hold", {"for_s": 10**400}, "for_s is not a number of seconds"),
-        ("hold", {"for_s": -1}, "for_s is not a number of seconds"),
-        ("stop", {"names": "a"}, "names is not a list of names"),
-        ("stop", {"names": [1]}, "names is not a list of names"),
-        ("run", {"gpus": "all"}, "command is missing"),
-        ("run", {"command": "sh"}, "gpus is neither"),
-        ("run", {"command": "sh", "gpus": [256]}, "gpus is neither"),
-        ("run", {"command": "sh", "gpus": [True]}, "gpus is neither"),
-        ("attach", {"operation": -1}, "operation is not the number of one"),
-        ("attach", {"operation": 2**63}, "operation is not the number of one"),
-        ("attach", {"operation": True}, "operation is not the number of one"),
-        ("mark", {"name": "a", "mark": ["live"]}, "a mark is one of live, standby, retired"),
+        ("switch", {"name": 3}, "name"),
+        ("switch", {"name": "a", "dry_run": "no"}, "dry_run"),
+        ("switch", {"name": "a", "rollback": 0}, "rollback"),
+        ("switch", {"name": "a", "drain_s": True}, "drain_s"),
+        ("switch", {"name": "a", "drain_s": float("nan")}, "drain_s"),
+        ("hold", {"for_s": 10**400}, "for_s"),
+        ("hold", {"for_s": -1}, "for_s"),
+        ("stop", {"names": "a"}, "names"),
+        ("stop", {"names": [1]}, "names"),
+        ("run", {"gpus": "all"}, "command"),
+        ("run", {"command": "sh"}, "gpus"),
+        ("run", {"command": "sh", "gpus": [256]}, "gpus"),
+        ("run", {"command": "sh", "gpus": [True]}, "gpus"),
+        ("attach", {"operation": -1}, "operation"),
+        ("attach", {"operation": 2**63}, "operation"),
+        ("attach", {"operation": True}, "operation"),
+        ("mark", {"name": "a", "mark": ["live"]}, "mark"),
+        ("cut", {"request": "A1"}, "request"),
+        ("cut", {"request": "a1\n"}, "request"),
+        ("cut", {"request": "a" * 49}, "request"),
         ("key", {"action": ["add"]}, "action is none of add, ls and rm"),
-        ("key", {"action": "add", "name": "a", "profiles": []}, "profiles names no profile"),
-        ("key", {"action": "add", "name": "a", "profiles": "b"}, "profiles is no list of names"),
+        ("key", {"action": "add", "name": "a", "profiles": "b"}, "profiles"),
     ],
 )
-def test_each_wrong_field_is_named(verb: str, args: Mapping[str, object], words: str) -> None:
+def test_each_wrong_field_is_named(verb: str, args: Mapping[str, object], field: str) -> None:
     """A field of the wrong type or out of its range is refused by its name."""
-    with pytest.raises(BadRequestError, match=words):
+    with pytest.raises(BadRequestError, match=rf"^{field}\b"):
         CONTROL.decode_request(verb, args)
 
 
@@ -169,11 +168,6 @@ def test_every_line_is_a_request_or_a_bad_one(line: bytes) -> None:
         CONTROL.verb_of(document)
 
 
-def test_marks_are_the_domains() -> None:
-    """The protocol repeats the marks, to save an import; they are the same."""
-    assert list(MARKS) == list(Mark)
-
-
 def sent(request: ControlRequest) -> Mapping[str, object]:
     """Return the arguments on the line of a request."""
     args = json.loads(CONTROL.encode_request(request))["args"]
@@ -184,9 +178,7 @@ def sent(request: ControlRequest) -> Mapping[str, object]:
 def test_one_profile_is_switched_to_by_every_release_and_a_set_by_none_that_knows_no_sets() -> None:
     """An earlier supervisor reads `name` alone: it does one, and refuses a set whole, not a part of it."""
     one, two = SwitchRequest.to(["a"]), SwitchRequest.to(["b", "a"], drain_s=0.0)
-    assert read_text(sent(one), "name") == "a"
-    with pytest.raises(BadRequestError, match="name is missing"):
-        read_text(sent(two), "name")
+    assert (sent(one)["name"], sent(two)["name"]) == ("a", None)
     for request in (one, two):
         decoded = CONTROL.decode_request("switch", sent(request))
         assert isinstance(decoded, SwitchRequest)

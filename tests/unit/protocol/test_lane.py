@@ -109,7 +109,7 @@ def test_any_line_is_a_command_or_refused(line: bytes) -> None:
         (PROBE | {"timeout_s": 0}, "timeout_s"),
         (PROBE | {"timeout_s": 601}, "timeout_s"),
         (PROBE | {"timeout_s": "5"}, "timeout_s"),
-        (PROBE | {"timeout_s": float("nan")}, "timeout_s"),
+        (PROBE | {"timeout_s": float("nan")}, "not JSON"),
         (LEASE | {"names": []}, "names"),
         (LEASE | {"names": "m"}, "names"),
         (LEASE | {"names": ["m", 1]}, "is no profile"),

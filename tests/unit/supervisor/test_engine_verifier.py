@@ -12,7 +12,12 @@ from appliance.adapters.profile_files.loading import parse_profile
 from appliance.domain.engine_build import EngineBuild
 from appliance.domain.errors import UnknownProfileError
 from appliance.domain.observed import Observed
-from appliance.domain.operations import Ended, Kind, Operation, Outcome, Phase, PhaseChanged
+from appliance.domain.operations import (
+    Kind,
+    Operation,
+    Outcome,
+    Phase,
+)
 from appliance.domain.profile import Applied, Need
 from appliance.domain.running_facts import SelfDescription
 from appliance.engines import ENGINES
@@ -20,6 +25,7 @@ from appliance.engines.shared.engine import InvocationContext
 from appliance.planning.profiles.compilation import ProfileSource, compile_applied
 from appliance.planning.switch.goals import goal_of
 from appliance.planning.verification.verification_rows import differences
+from appliance.protocol.control_events import EndedEvent, PhaseEvent
 from appliance.supervisor.engine_verifier import EVERY_S
 from appliance.supervisor.verification_verb import verification_result
 from tests.fakes.profiles import FakeProfiles, catalogue
@@ -105,7 +111,7 @@ class Box:
 
     async def operate(
         self, kind: Kind, *, serving: bool = False
-    ) -> tuple[Ended, list[PhaseChanged]]:
+    ) -> tuple[EndedEvent, list[PhaseEvent]]:
         """Run an operation to its end."""
         if serving:
             self.fakes.serve("x")
@@ -130,8 +136,8 @@ class Box:
         await running.run()
         events = [event async for event in running.feed.follow()]
         ended = events[-1]
-        assert isinstance(ended, Ended)
-        return ended, [event for event in events if isinstance(event, PhaseChanged)]
+        assert isinstance(ended, EndedEvent)
+        return ended, [event for event in events if isinstance(event, PhaseEvent)]
 
 
 PLANTED: Final[Mapping[str, tuple[str, Mapping[str, object], str]]] = {

@@ -9,7 +9,7 @@ from appliance.adapters.gpus.reader import GpuEvidenceReading
 from appliance.domain.gpu_health import ForeignProcess, GpuHealth, XidEvent
 from appliance.domain.measurements import BoxGpus, GpuEvidence, GpuSample, GpuTenant
 from appliance.domain.memory import GpuMemory, GpuState, Holder
-from appliance.protocol.json_dataclasses import from_json
+from appliance.protocol.typed_json import from_json
 from appliance.supervisor.gpu_evidence import GpuEvidenceSource
 from tests.fakes.clock import FakeClock
 from tests.fakes.gpu_readings import GIB, card

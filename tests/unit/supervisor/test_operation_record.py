@@ -3,26 +3,25 @@
 from contextlib import aclosing
 
 from appliance.domain.operations import (
-    Event,
     Goal,
     Kind,
     Operation,
     Phase,
-    PhaseChanged,
     PhaseState,
 )
+from appliance.protocol.control_events import OperationChange, PhaseEvent
 from appliance.supervisor.operation_record import OperationRecord
 from tests.fakes.supervisor_ports import FakePorts
 
 
-async def first_events(record: OperationRecord, count: int) -> list[Event]:
+async def first_events(record: OperationRecord, count: int) -> list[OperationChange]:
     """Return the events that a follower is sent at once."""
     async with aclosing(record.feed.follow()) as events:  # type: ignore[type-var]  # a generator
         return [await anext(events) for _ in range(count)]
 
 
-def changed(phase: Phase, state: PhaseState, text: str, ms: float) -> PhaseChanged:
-    return PhaseChanged(phase=phase, state=state, text=text, ms=ms, rolling_back=False)
+def changed(phase: Phase, state: PhaseState, text: str, ms: float) -> PhaseEvent:
+    return PhaseEvent(phase=phase, state=state, text=text, ms=ms, rolling_back=False)
 
 
 async def test_who_joins_late_is_told_how_long_the_phase_has_lasted() -> None:

@@ -17,13 +17,17 @@ from appliance.domain.operations import (
     Operation,
     Outcome,
     Phase,
-    PhaseChanged,
     PhaseState,
 )
-from appliance.domain.profile import Applied, Estimate, Mark
+from appliance.domain.profile import (
+    Applied,
+    Estimate,
+)
+from appliance.domain.words import Mark
 from appliance.planning.admission.findings import Presence, ProfileFacts
 from appliance.planning.admission.preflight import refusal
 from appliance.planning.switch.goals import Writes, goal_of
+from appliance.protocol.control_events import PhaseEvent
 from appliance.settings_snapshot import SettingsSnapshot
 from appliance.supervisor.access_policy import Requester
 from appliance.supervisor.ownership import (
@@ -186,7 +190,7 @@ async def test_a_slow_start_tells_the_engines_last_log_line() -> None:
     async with supervising(fakes) as supervisor:
         running = await supervisor.submit(OperationRequest(kind=Kind.SWITCH, names=("genesis",)))
         async with aclosing(running.transaction.feed.follow()) as events:  # type: ignore[type-var]
-            phases = [event async for event in events if isinstance(event, PhaseChanged)]
+            phases = [event async for event in events if isinstance(event, PhaseEvent)]
         await until_served(fakes, "genesis")
     told = {(event.phase, event.state, event.log) for event in phases if event.log}
     assert told == {(Phase.LOAD, PhaseState.PROGRESS, "last words of genesis")}

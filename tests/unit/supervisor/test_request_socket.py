@@ -15,10 +15,14 @@ from typing import Any
 import pytest
 
 from appliance.adapters.key_file import FileKeys
-from appliance.domain.operations import Ended, Kind, Outcome
+from appliance.domain.operations import (
+    Kind,
+    Outcome,
+)
 from appliance.domain.profile import Handling
 from appliance.gateway.switch_requester import Busy, Done, Failed, ask_for_switch, cancel_switch
 from appliance.protocol.control import Exit
+from appliance.protocol.control_events import EndedEvent
 from appliance.protocol.control_requests import CONTROL
 from appliance.protocol.conversation.codec import PROTOCOL_MAX, PROTOCOL_MIN
 from appliance.supervisor.access_policy import ReadFromGateway, Requester, read_from_operator
@@ -158,7 +162,7 @@ async def test_the_gateway_cancels_what_its_clients_alone_have_asked_for(
         assert not box.supervisor.abandon(number + 1)
         await cancel_switch(box.request, number)
         *_, last = [event async for event in running.transaction.feed.follow()]
-        assert isinstance(last, Ended)
+        assert isinstance(last, EndedEvent)
         assert (last.outcome is Outcome.DONE) == joined
         assert box.fakes.commitment.names == (("genesis",) if joined else ("aeon",))
         assert not box.supervisor.abandon(number)

@@ -19,7 +19,7 @@ from appliance.adapters.token_file import FileTokens
 from appliance.domain.errors import BadRequestError
 from appliance.domain.operations import HoldUntil, Kind
 from appliance.domain.operators import OperatorToken
-from appliance.domain.profile import Mark
+from appliance.domain.words import Mark
 from appliance.protocol.acting_request import ActingRequest
 from appliance.protocol.control_events import AcceptedEvent, EndedEvent
 from appliance.protocol.control_requests import CONTROL, StopRequest, SwitchRequest

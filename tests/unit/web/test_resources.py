@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 from appliance.domain.errors import ApplianceError, BusyError, StoreError, UnreachableError
+from appliance.domain.words import Series
 from appliance.planning.routing.same_origin import SameOriginPolicy
 from appliance.protocol.alert_requests import (
     ActRequest,
@@ -179,7 +180,7 @@ async def test_history_is_the_agents(web: httpx.AsyncClient, box: FixedBox) -> N
     box.answers[HistoryRequest] = answer
     path = "/api/v1/history?profile=smol&since=10.5&series=decode"
     assert (await web.get(path)).json() == answer
-    assert box.asked == [HistoryRequest("smol", 10.5, "decode")]
+    assert box.asked == [HistoryRequest("smol", 10.5, Series.DECODE)]
     box.answers[HistoryRequest] = refused("unknown-profile", 'no profile "x": appliance list')
     response = await web.get("/api/v1/history?profile=x")
     assert response.status_code == 404

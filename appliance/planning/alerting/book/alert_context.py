@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from appliance.domain.alerts import Notice, Subject, Transition
-from appliance.domain.profile import Mark
+from appliance.domain.words import Mark
 from appliance.planning.alerting.book.alert_state import AlertBook
 from appliance.planning.alerting.watchdog_rules.snapshot import OperationLook
 

@@ -12,7 +12,7 @@ from appliance.domain.alerts import (
     Transition,
     TransitionKind,
 )
-from appliance.domain.profile import Mark
+from appliance.domain.words import Mark
 from appliance.planning.alerting.book.alert_context import AlertCircumstances, Evaluation
 from appliance.planning.alerting.book.alert_rules import AlertTerms
 from appliance.planning.alerting.book.alert_state import (

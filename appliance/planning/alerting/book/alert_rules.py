@@ -14,7 +14,7 @@ from math import inf
 from typing import Final
 
 from appliance.domain.alerts import AlertRule, Severity
-from appliance.domain.profile import Mark
+from appliance.domain.words import Mark
 from appliance.planning.alerting.watchdog_rules.snapshot import ReadingKind
 
 

@@ -1,6 +1,6 @@
 """State that the alert book keeps: of each subject and rule, of silences, planned windows and the clock.
 
-Every dataclass here has a form in JSON (`protocol.json_dataclasses`). Times that people read are Unix
+Every dataclass here has a form in JSON (`protocol.typed_json`). Times that people read are Unix
 times. Spans are measured on the clock of the book (`_s` without `unix`), which nobody sets: it counts
 seconds since the book began, those of suspends and of a box that is off included.
 """

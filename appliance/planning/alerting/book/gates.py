@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from appliance.domain.alerts import Severity
-from appliance.domain.profile import Mark
+from appliance.domain.words import Mark
 from appliance.planning.alerting.book.alert_rules import AlertTerms
 from appliance.planning.alerting.book.alert_state import AlertState, DeliveryGate, PlannedWindow
 

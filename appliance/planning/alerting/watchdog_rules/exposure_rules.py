@@ -10,8 +10,8 @@ from typing import Final
 
 from appliance.domain.alerts import BOX, AlertRule, Finding
 from appliance.domain.names import profile_of
-from appliance.domain.profile import Mark
-from appliance.planning.alerting.watchdog_rules.snapshot import BoxLook, Listener, ProfileLook
+from appliance.domain.words import Mark
+from appliance.planning.alerting.watchdog_rules.snapshot import BoxLook, ProfileLook
 from appliance.planning.alerting.watchdog_rules.watchdog_memory import WatchdogMemory
 from appliance.planning.alerting.watchdog_rules.watchdog_rule import (
     bad,
@@ -21,6 +21,7 @@ from appliance.planning.alerting.watchdog_rules.watchdog_rule import (
     unknown,
 )
 from appliance.planning.wording import joined
+from appliance.protocol.audit_socket import Listener
 
 _MOST_TOLD: Final = 3
 _BOX_OWN: Final = ""

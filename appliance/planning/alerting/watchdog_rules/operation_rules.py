@@ -10,7 +10,7 @@ from typing import Final
 from appliance.domain.alerts import BOX, AlertRule, Finding, Severity
 from appliance.domain.amounts import duration
 from appliance.domain.operations import Kind
-from appliance.domain.profile import Mark
+from appliance.domain.words import Mark
 from appliance.planning.alerting.watchdog_rules.snapshot import BoxLook, EndedOperation
 from appliance.planning.alerting.watchdog_rules.watchdog_memory import WatchdogMemory
 from appliance.planning.alerting.watchdog_rules.watchdog_rule import (

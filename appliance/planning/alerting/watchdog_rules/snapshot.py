@@ -10,8 +10,9 @@ from enum import StrEnum
 
 from appliance.domain.alerts import Subject, SubjectKind
 from appliance.domain.observed import ActiveState
-from appliance.domain.profile import Mark
+from appliance.domain.words import Mark
 from appliance.planning.speeds import SpeedReport
+from appliance.protocol.audit_socket import Listener
 
 
 class ReadingKind(StrEnum):
@@ -56,22 +57,6 @@ class UnitLook:
     is_filtered: bool | None = None
     """Whether its loopback filter is enforced: it counts the bytes that it sends (IPEgressBytes of
     systemd.resource-control(5)); None: it does not run, or has no filter."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Listener:
-    """Listening TCP socket (the kernel's tables, read by the auditor)."""
-
-    address: str
-    """Numeric, without the port."""
-    port: int
-    pid: int
-    process: str
-    """Name of the program."""
-    unit: str = ""
-    """Unit of the process; empty: none."""
-    is_reachable: bool = True
-    """Whether it is in the network namespace of the box and bound beyond loopback."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

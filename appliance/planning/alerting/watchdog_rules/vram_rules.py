@@ -10,7 +10,7 @@ from typing import Final
 
 from appliance.domain.alerts import BOX, AlertRule, Finding
 from appliance.domain.amounts import size
-from appliance.domain.profile import Mark
+from appliance.domain.words import Mark
 from appliance.planning.alerting.watchdog_rules.gpu_rules import gpu_subject
 from appliance.planning.alerting.watchdog_rules.snapshot import BoxLook, GpuHolder
 from appliance.planning.alerting.watchdog_rules.watchdog_memory import WatchdogMemory

@@ -1,6 +1,6 @@
 """Memory of the watchdog from look to look: what a rule has to compare with.
 
-It is bounded, and JSON by `dataclasses.asdict` and `protocol.json_dataclasses`. Times that end in ``_s``
+It is bounded, and JSON by `dataclasses.asdict` and `protocol.typed_json`. Times that end in ``_s``
 alone are of the monotonic clock, which begins anew with each boot; a clock that went back is a boot.
 """
 

@@ -26,10 +26,10 @@ from appliance.domain.profile import (
     Endpoint,
     Estimate,
     Handling,
-    Mark,
     Need,
     WarmUp,
 )
+from appliance.domain.words import Mark
 from tests.fakes.unit_specs import made, one_of_each
 
 TEXT = st.text(st.characters(blacklist_categories=["Cs"]), max_size=8)

@@ -8,9 +8,13 @@ import pytest
 from appliance.adapters.profile_files.loading import load_profile, load_profiles, parse_profile
 from appliance.domain.claims import ALL_GPUS, CPU
 from appliance.domain.errors import ProfileError
-from appliance.domain.profile import Deadlines, Mark, WarmUp
+from appliance.domain.profile import (
+    Deadlines,
+    WarmUp,
+)
 from appliance.domain.profile_values import KvCache, Override, Thinking
 from appliance.domain.spec import NeedTable, Ordering, Patch, Profile, Speculative
+from appliance.domain.words import Mark
 from appliance.engines import ENGINES
 from appliance.engines.llama_server import LlamaServerOptions
 from appliance.engines.shared.engine import InvocationContext

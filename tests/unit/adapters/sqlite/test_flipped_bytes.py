@@ -12,8 +12,7 @@ from appliance.adapters.sqlite.measurement_store import MeasurementStore
 from appliance.adapters.sqlite.state_store import StateStore
 from appliance.adapters.sqlite.store import SqliteStore
 from appliance.domain.alerts import OutboxState
-from appliance.domain.measurements import Series
-from appliance.domain.profile import Mark
+from appliance.domain.words import Mark, Series
 from appliance.planning.alerting.sending.outbox_rows import Settlement
 from tests.fakes.alert_samples import NOW, told, transition
 from tests.fakes.damaged_rows import (

@@ -19,9 +19,9 @@ from appliance.domain.measurements import (
     Probe,
     ProbeKind,
     ProbeOutcome,
-    Series,
     TrafficSums,
 )
+from appliance.domain.words import Series
 from appliance.planning.history import summarise
 from appliance.planning.regression.profile_record import ProfileRecord
 from tests.fakes.probe_rows import probe

@@ -21,7 +21,7 @@ from appliance.domain.operations import (
     Outcome,
     Phase,
 )
-from appliance.domain.profile import Mark
+from appliance.domain.words import Mark
 from appliance.ports import Store
 from tests.fakes.ports import FakeStore
 

@@ -16,9 +16,13 @@ from appliance.adapters.sqlite.measurement_store import MeasurementStore
 from appliance.adapters.sqlite.state_store import StateStore
 from appliance.domain.alerts import TransitionKind
 from appliance.domain.errors import BadRequestError, BusyError, PermissionDeniedError
-from appliance.domain.measurements import EventKind, MeasurementEvent, Series
+from appliance.domain.measurements import (
+    EventKind,
+    MeasurementEvent,
+)
 from appliance.domain.operators import TokenOperator
 from appliance.domain.profile import WarmUp
+from appliance.domain.words import Series
 from appliance.health.agent import AWAY, HealthAgent
 from appliance.health.answering.alert_verbs import AlertVerbs
 from appliance.health.answering.health_verbs import HealthVerbs, read_for_health
@@ -54,8 +58,7 @@ from appliance.protocol.health_socket import (
     StoreBenchRequest,
     StoredProbeEvent,
 )
-from appliance.protocol.json_dataclasses import from_json
-from appliance.protocol.measurement_events import probe_in
+from appliance.protocol.typed_json import from_json
 from appliance.protocol.unix_server import Peer
 from appliance.protocol.view_socket import BY_TOKEN, VIEW
 from tests.fakes.alert_samples import transition
@@ -223,7 +226,7 @@ async def test_history_has_rows_baseline_and_events(tmp_path: Path) -> None:
         baseline = from_json(BaselineReport, details["baseline"])
         assert baseline == health.speeds["genesis"].baseline()
         assert [e["text"] for e in details["events"]] == ["new"]
-        joined = await health.details(HistoryRequest("genesis", 0.0, "decode", 3600.0))
+        joined = await health.details(HistoryRequest("genesis", 0.0, Series.DECODE, 3600.0))
         assert [row[:2] for row in joined["rows"]["decode"]] == [[0.0, 2], [7200.0, 1]]
         assert "prefill" not in joined["rows"]
 
@@ -249,7 +252,7 @@ async def test_measurements_are_told_one_by_one(tmp_path: Path) -> None:
             await health.store.add(probe=one)
         *probes, result = await health.ask(MeasurementsRequest("genesis", 0.0, 2))
         assert isinstance(result, ResultEvent)
-        found = [probe_in(one) for one in probes if isinstance(one, StoredProbeEvent)]
+        found = [one.read() for one in probes if isinstance(one, StoredProbeEvent)]
         assert found == rows[1:]
 
 
@@ -405,7 +408,7 @@ def test_every_series_may_be_asked_for() -> None:
             {"name": "a", "since_unix_s": 0, "series": series.value},
             Peer(1, 0, 0),
         )
-        assert request == HistoryRequest("a", 0.0, series.value)
+        assert request == HistoryRequest("a", 0.0, series)
 
 
 async def test_alerts_are_told_beside_speeds_and_events(tmp_path: Path) -> None:

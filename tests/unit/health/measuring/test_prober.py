@@ -20,8 +20,9 @@ from appliance.domain.measurements import (
 from appliance.domain.profile import Applied, WarmUp
 from appliance.health.measuring.evidence import EvidenceReader
 from appliance.health.measuring.prober import Prober
-from appliance.planning.probing.course import ProbeCourse, ProbeProgress, ProbeStep
+from appliance.planning.probing.course import ProbeCourse, ProbeStep
 from appliance.planning.probing.pieces import MOST_PIECE_S
+from appliance.protocol.health_socket import ProbeProgressEvent
 from appliance.protocol.lane import LaneOutcome
 from tests.fakes.health_clock import VirtualHealthClock
 from tests.fakes.probe_lane import FakeProbeLane, LaneAnswer, LaneRequest
@@ -60,7 +61,7 @@ class Rig:
         self.prober = Prober(
             self.lane, evidence, self.clock, module_version=lambda module: f"{module} 1"
         )
-        self.steps: list[ProbeProgress] = []
+        self.steps: list[ProbeProgressEvent] = []
 
     async def _no_gpus(self) -> Mapping[str, object] | None:
         raise AssertionError("a profile without GPUs needs none of them")

@@ -14,13 +14,13 @@ from appliance.domain.measurements import (
     MeasurementEvent,
     ProbeKind,
     ProbeOutcome,
-    Series,
     TrafficSums,
 )
+from appliance.domain.words import Series
 from appliance.health.box_view import ProfileView
 from appliance.health.measuring.profile_monitor import ProfileMonitor
-from appliance.planning.probing.course import ProbeProgress
 from appliance.planning.probing.schedule import Cadence, ProbeConditions
+from appliance.protocol.health_socket import ProbeProgressEvent
 from tests.fakes.course_prober import FakeCourseProber, FakeProbeStore
 from tests.fakes.health_clock import VirtualHealthClock
 from tests.fakes.probe_rows import EVIDENCE
@@ -306,7 +306,7 @@ async def test_probe_on_demand_is_made_at_once() -> None:
     """A person who wants a probe sees both prompts end, and the schedule goes on."""
     async with watched() as rig:
         began_s = rig.clock.monotonic_s()
-        steps: list[ProbeProgress] = [step async for step in rig.monitor.probe_now()]
+        steps: list[ProbeProgressEvent] = [step async for step in rig.monitor.probe_now()]
         assert len(steps) == 2
         assert rig.clock.monotonic_s() - began_s < 15
         assert rig.store.probes[-1].kind is ProbeKind.ON_DEMAND

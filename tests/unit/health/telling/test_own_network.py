@@ -2,7 +2,7 @@
 
 import pytest
 
-from appliance.domain.profile import Mark
+from appliance.domain.words import Mark
 from appliance.health.telling.own_network import OwnNetwork
 from appliance.planning.alerting.watchdog_rules.snapshot import BoxLook, WatchLook
 

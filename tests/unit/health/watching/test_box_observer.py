@@ -21,11 +21,11 @@ from appliance.health.watching.engine_checks import EngineChecks
 from appliance.health.watching.watch_checks import WatchChecks, ask_no_url
 from appliance.planning.alerting.watchdog_rules.snapshot import (
     EndedOperation,
-    Listener,
     OperationLook,
     ProfileLook,
     UnitLook,
 )
+from appliance.protocol.audit_socket import Listener
 from appliance.settings_snapshot import WatchSnapshot
 from tests.fakes.health_clock import VirtualHealthClock
 from tests.fakes.probe_lane import FakeProbeLane, LaneAnswer, LaneRequest

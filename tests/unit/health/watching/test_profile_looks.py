@@ -10,7 +10,7 @@ from appliance.domain.gpu_health import GpuHealth
 from appliance.domain.measurements import BoxGpus, GpuEvidence, GpuSample, GpuTenant
 from appliance.domain.memory import GpuState
 from appliance.domain.observed import ActiveState
-from appliance.domain.profile import Mark
+from appliance.domain.words import Mark
 from appliance.health.box_view import BoxView, ProfileView
 from appliance.health.watching.engine_checks import EngineAnswers
 from appliance.health.watching.profile_looks import Observations, ProfileLooks

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from appliance.domain.observed import ActiveState
-from appliance.domain.profile import Mark
+from appliance.domain.words import Mark
 from appliance.health.watching.watch_checks import UrlAnswer, WatchChecks, ask_no_url
 from appliance.planning.alerting.watchdog_rules.snapshot import UnitLook, WatchLook
 from appliance.settings_snapshot import WatchSnapshot

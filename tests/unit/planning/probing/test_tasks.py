@@ -4,7 +4,7 @@ import hashlib
 
 import pytest
 
-from appliance.domain.measurements import Series
+from appliance.domain.words import Series
 from appliance.planning.probing.tasks import (
     CODING_TASKS,
     PREFILL,

@@ -12,7 +12,7 @@ from appliance.planning.regression.circumstances import (
     circumstances_of,
     joined,
 )
-from appliance.protocol.json_dataclasses import from_json
+from appliance.protocol.typed_json import from_json
 from tests.fakes.probe_rows import EVIDENCE, probe
 
 RAW = probe(0.0).raw

@@ -2,7 +2,11 @@
 
 from dataclasses import replace
 
-from appliance.domain.measurements import EventKind, MeasurementEvent, Series
+from appliance.domain.measurements import (
+    EventKind,
+    MeasurementEvent,
+)
+from appliance.domain.words import Series
 from appliance.planning.regression.message import loss_sentence, rates
 
 NOW = 1_800_000_000.0

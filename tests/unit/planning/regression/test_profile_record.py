@@ -11,9 +11,9 @@ from appliance.domain.measurements import (
     ForeignHolder,
     MeasurementEvent,
     ProbeOutcome,
-    Series,
     TrafficSums,
 )
+from appliance.domain.words import Series
 from appliance.planning.regression.detector_state import DetectorPhase
 from appliance.planning.regression.profile_record import ProfileRecord
 from tests.fakes.probe_rows import EVIDENCE

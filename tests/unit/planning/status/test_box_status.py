@@ -12,7 +12,11 @@ from hypothesis import strategies as st
 from appliance.domain.engine_build import EngineBuild
 from appliance.domain.observed import ActiveState, Observed, ObservedUnit
 from appliance.domain.operations import FOREVER, HoldUntil
-from appliance.domain.profile import Catalogue, Endpoint, Mark
+from appliance.domain.profile import (
+    Catalogue,
+    Endpoint,
+)
+from appliance.domain.words import Mark
 from appliance.planning.status.box_status import (
     InstalledForm,
     KnownRows,

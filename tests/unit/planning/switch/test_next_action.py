@@ -10,7 +10,6 @@ from appliance.domain.observed import ActiveState, Observed, ObservedUnit
 from appliance.domain.operations import (
     FOREVER,
     Cause,
-    Ended,
     Finished,
     Goal,
     HoldUntil,
@@ -18,15 +17,19 @@ from appliance.domain.operations import (
     Operation,
     Outcome,
     Phase,
-    PhaseChanged,
     PhaseState,
 )
-from appliance.domain.profile import Catalogue, Mark, Need
+from appliance.domain.profile import (
+    Catalogue,
+    Need,
+)
+from appliance.domain.words import Mark
 from appliance.planning.admission.findings import BoxFacts, Presence, ProfileFacts
 from appliance.planning.admission.preflight import findings, refusal
 from appliance.planning.switch.actions import BeginRollback, Finish, Start, Steps, Stop, Wait
 from appliance.planning.switch.goals import Writes, goal_of
 from appliance.planning.switch.next_action import CANCELLED, next_action, reverse_operation
+from appliance.protocol.control_events import EndedEvent, PhaseEvent
 from appliance.supervisor.operation_runner import Transaction
 from tests.fakes.gpu_readings import by_index, card
 from tests.fakes.profiles import applied, catalogue
@@ -80,12 +83,12 @@ def transaction(
     return fakes.transaction(operation, box)
 
 
-async def run(running: Transaction) -> tuple[Outcome, Ended, list[PhaseChanged]]:
+async def run(running: Transaction) -> tuple[Outcome, EndedEvent, list[PhaseEvent]]:
     finished = await running.run()
     events = [event async for event in running.feed.follow()]
     ended = events[-1]
-    assert isinstance(ended, Ended)
-    return finished.outcome, ended, [e for e in events if isinstance(e, PhaseChanged)]
+    assert isinstance(ended, EndedEvent)
+    return finished.outcome, ended, [e for e in events if isinstance(e, PhaseEvent)]
 
 
 def serving(fakes: FakePorts) -> tuple[str, ...]:
@@ -116,7 +119,7 @@ async def test_a_switch_looks_no_more_than_jobs_and_changes_need() -> None:
     assert fakes.units.looks == 1 + jobs + changes
 
 
-async def told(running: Transaction) -> dict[Phase, tuple[PhaseState, str]]:
+async def told(running: Transaction) -> dict[str, tuple[str, str]]:
     """Return the end of each phase."""
     _outcome, _ended, phases = await run(running)
     return {e.phase: (e.state, e.text) for e in phases if e.state is not PhaseState.STARTED}

@@ -11,13 +11,11 @@ from appliance.domain.observed import ActiveState, Observed, ObservedUnit, RunRe
 from appliance.domain.operations import (
     FOREVER,
     Cause,
-    Ended,
     Goal,
     Kind,
     Operation,
     Outcome,
     Phase,
-    PhaseChanged,
     PhaseState,
     RunCaller,
 )
@@ -40,6 +38,7 @@ from appliance.planning.switch.goals import goal_of
 from appliance.planning.switch.next_action import CANCELLED, next_action
 from appliance.planning.switch.repair import to_repair
 from appliance.planning.switch.run_command import command_findings
+from appliance.protocol.control_events import EndedEvent, PhaseEvent
 from appliance.supervisor.operation_runner import Transaction
 from tests.fakes.gpu_readings import by_index, card
 from tests.fakes.profiles import applied, catalogue
@@ -287,12 +286,12 @@ def transaction(fakes: FakePorts, *, gpus: object = "all") -> Transaction:
     return fakes.transaction(row, BOX, caller=ANA)
 
 
-async def live(running: Transaction) -> tuple[Ended, list[PhaseChanged]]:
+async def live(running: Transaction) -> tuple[EndedEvent, list[PhaseEvent]]:
     await running.run()
     events = [event async for event in running.feed.follow()]
     ended = events[-1]
-    assert isinstance(ended, Ended)
-    return ended, [e for e in events if isinstance(e, PhaseChanged)]
+    assert isinstance(ended, EndedEvent)
+    return ended, [e for e in events if isinstance(e, PhaseEvent)]
 
 
 async def test_models_make_room_and_come_back() -> None:

@@ -26,7 +26,16 @@ from tests.fakes.control_server import HELLO, FakeSupervisor, Hang, HangUp, Stor
 
 ACCEPTED = {"event": "accepted", "operation": 12, "kind": "switch", "target": ["a"]}
 PHASE = {"event": "phase", "phase": "load", "state": "done"}
-ENDED = {"event": "result", "operation": 12, "kind": "switch", "outcome": "done", "exit": 0}
+ENDED = {
+    "event": "result",
+    "operation": 12,
+    "kind": "switch",
+    "target": ["a"],
+    "outcome": "done",
+    "cause": None,
+    "exit": 0,
+    "message": "",
+}
 BUSY = {"event": "error", "error": "busy", "exit": 75, "message": "switch a is running"}
 
 Seen = list[ControlEvent | type[ApplianceError]]
@@ -82,7 +91,7 @@ both = pytest.mark.parametrize("client", [synchronous, asynchronous])
                 AcceptedEvent(12, "switch", ("a",)),
                 PhaseEvent("load", "done"),
                 UnknownEvent("weather"),
-                EndedEvent(12, "switch", (), "done", None, 0, ""),
+                EndedEvent(12, "switch", ("a",), "done", None, 0, ""),
             ],
         ),
         ([BUSY], [ErrorEvent("busy", "switch a is running")]),

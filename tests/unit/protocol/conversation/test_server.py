@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from appliance.domain.errors import ApplianceError, BusyError, UnknownProfileError
+from appliance.domain.record import Record
 from appliance.protocol.conversation.async_client import open_conversation
 from appliance.protocol.conversation.codec import (
     MAX_REQUEST_BYTES,
@@ -22,7 +23,6 @@ from appliance.protocol.conversation.codec import (
     SocketTable,
 )
 from appliance.protocol.conversation.server import FEW, serve_conversations
-from appliance.protocol.record import Record
 from appliance.protocol.unix_server import Peer
 from tests.waiting import settle, until
 

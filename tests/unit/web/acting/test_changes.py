@@ -9,6 +9,8 @@ import httpx
 import pytest
 
 from appliance.domain.errors import BusyError, UnreachableError
+from appliance.domain.record import Record
+from appliance.domain.words import Mark
 from appliance.planning.routing.same_origin import SameOriginPolicy
 from appliance.protocol.alert_requests import (
     AckRequest,
@@ -26,7 +28,6 @@ from appliance.protocol.control_requests import (
     SwitchRequest,
 )
 from appliance.protocol.conversation.codec import ErrorEvent, RequestRefusedError, ResultEvent
-from appliance.protocol.record import Record
 from appliance.web.application import OPENAPI_PATH, make_application
 from tests.fakes.fixed_box import FixedBox, FixedFocus, browse
 from tests.fakes.operator_actions import TOKEN, FakeBoxActions, ProbeBegun
@@ -42,7 +43,7 @@ CHANGES: Mapping[str, tuple[str, str, Mapping[str, object] | None, Record, int]]
         "PUT",
         "/profiles/genesis/mark",
         {"mark": "standby"},
-        MarkRequest("genesis", "standby"),
+        MarkRequest("genesis", Mark.STANDBY),
         200,
     ),
     "cut": ("DELETE", "/requests/3f9a1c-12", None, CutRequest("3f9a1c-12"), 200),

@@ -7,6 +7,8 @@ import httpx
 import pytest
 
 from appliance.domain.errors import BusyError
+from appliance.domain.record import Record
+from appliance.domain.words import Mark
 from appliance.planning.routing.same_origin import SameOriginPolicy
 from appliance.protocol.alert_requests import AckRequest, SilenceRequest
 from appliance.protocol.control_requests import (
@@ -18,7 +20,6 @@ from appliance.protocol.control_requests import (
     SwitchRequest,
 )
 from appliance.protocol.conversation.codec import ResultEvent
-from appliance.protocol.record import Record
 from appliance.web.application import make_application
 from appliance.web.box_documents import BoxDocuments
 from appliance.web.page.page_documents import FocusDocuments
@@ -69,7 +70,7 @@ def request_of(visitor: Visit) -> Record:
         ("profile", {"profile": "aeon", "action": "switch"}, SwitchRequest("aeon")),
         ("profile", {"profile": "aeon", "action": "start"}, StartRequest(("aeon",))),
         ("profile", {"profile": "aeon", "action": "stop"}, StopRequest(("aeon",))),
-        ("mark", {"profile": "aeon", "mark": "retired"}, MarkRequest("aeon", "retired")),
+        ("mark", {"profile": "aeon", "mark": "retired"}, MarkRequest("aeon", Mark.RETIRED)),
         ("cancel", {"operation": "18"}, CancelRequest(18)),
         ("cut", {"request": "3f9a1c-12"}, CutRequest("3f9a1c-12")),
         ("ack", {"alert": "A17"}, AckRequest("A17")),

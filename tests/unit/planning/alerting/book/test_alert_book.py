@@ -4,7 +4,7 @@ import pytest
 
 from appliance.domain.alerts import AlertPhase, AlertRule, Severity, TransitionKind
 from appliance.domain.errors import NotFoundError
-from appliance.domain.profile import Mark
+from appliance.domain.words import Mark
 from appliance.planning.alerting.book.alert_book import ack
 from tests.fakes.alert_rounds import GENESIS, AlertRounds, bad, good, unknown
 

@@ -3,7 +3,7 @@
 import pytest
 
 from appliance.domain.alerts import BOX, AlertRule, Severity, Subject, SubjectKind
-from appliance.domain.profile import Mark
+from appliance.domain.words import Mark
 from appliance.planning.alerting.book.alert_book import AlertPolicy
 from appliance.planning.alerting.book.alert_rules import ALERT_TERMS
 from tests.fakes.alert_rounds import GENESIS, AlertRounds, bad, good

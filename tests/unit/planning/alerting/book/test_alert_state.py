@@ -14,7 +14,7 @@ from appliance.planning.alerting.book.alert_book import (
     add_window,
     silence,
 )
-from appliance.protocol.json_dataclasses import from_json
+from appliance.protocol.typed_json import from_json
 from tests.fakes.alert_rounds import GENESIS, AlertRounds, bad, good
 
 MOST = alert_state.MOST_STATES

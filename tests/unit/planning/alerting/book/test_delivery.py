@@ -10,7 +10,7 @@ from appliance.domain.alerts import (
     SubjectKind,
     TransitionKind,
 )
-from appliance.domain.profile import Mark
+from appliance.domain.words import Mark
 from appliance.planning.alerting.book.alert_book import (
     AlertCircumstances,
     AlertPolicy,

@@ -8,7 +8,7 @@ from appliance.domain.alerts import AlertRule, Finding, Severity, Sign
 from appliance.domain.memory import GpuState
 from appliance.domain.names import GATEWAY_UNIT, SUPERVISOR_UNIT
 from appliance.domain.observed import ActiveState
-from appliance.domain.profile import Mark
+from appliance.domain.words import Mark
 from appliance.planning.alerting.watchdog_rules.snapshot import DiskLook, WatchLook
 from appliance.planning.alerting.watchdog_rules.watchdog import findings
 from appliance.planning.alerting.watchdog_rules.watchdog_memory import WatchdogMemory

@@ -1,13 +1,12 @@
 """Rules about listeners and loopback filters."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from appliance.domain.alerts import AlertRule, Sign
-from appliance.domain.profile import Mark
-from appliance.planning.alerting.watchdog_rules.snapshot import Listener
+from appliance.domain.words import Mark
+from appliance.protocol.audit_socket import Listener
 from tests.fakes.looks import box_look, looked, of_rule, profile_look, signs_of, unit_look
 
 UNIT = "appliance-backend-genesis.service"
@@ -17,7 +16,7 @@ GOOD, BAD, UNKNOWN = Sign.GOOD, Sign.BAD, Sign.UNKNOWN
 def listener(**changes: Any) -> Listener:
     address = "0.0.0.0"  # noqa: S104 - what a backend must not do
     one = Listener(address=address, port=8022, pid=4121, process="vllm", unit=UNIT)
-    return replace(one, **changes)
+    return one.replaced(**changes)
 
 
 @pytest.mark.parametrize(

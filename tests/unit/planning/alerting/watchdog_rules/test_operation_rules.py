@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from appliance.domain.alerts import AlertRule, Finding, Severity, Sign
-from appliance.domain.profile import Mark
+from appliance.domain.words import Mark
 from appliance.planning.alerting.watchdog_rules.snapshot import EndedOperation, OperationLook
 from tests.fakes.looks import NOW, box_look, looked, of_rule, profile_look, signs_of
 

@@ -7,7 +7,7 @@ import pytest
 
 from appliance.domain.alerts import AlertRule, Sign
 from appliance.domain.observed import ActiveState
-from appliance.domain.profile import Mark
+from appliance.domain.words import Mark
 from appliance.planning.alerting.watchdog_rules.snapshot import EndedOperation, OperationLook
 from tests.fakes.looks import (
     GIB,

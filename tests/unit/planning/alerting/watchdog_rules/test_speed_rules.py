@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from appliance.domain.alerts import AlertRule, Finding, Sign
-from appliance.domain.measurements import Series
 from appliance.domain.observed import ActiveState
+from appliance.domain.words import Series
 from appliance.planning.speeds import SeriesSpeed, SpeedReport
 from tests.fakes.looks import NOW, box_look, looked, of_rule, profile_look, speed_look, unit_look
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from appliance.domain.alerts import AlertRule, Sign
-from appliance.domain.profile import Mark
+from appliance.domain.words import Mark
 from appliance.planning.alerting.watchdog_rules.snapshot import GpuHolder, OperationLook
 from tests.fakes.looks import (
     CARD,

@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from appliance.domain.alerts import AlertRule, Sign, Subject, SubjectKind
-from appliance.domain.measurements import Series
 from appliance.domain.observed import ActiveState
-from appliance.domain.profile import Mark
+from appliance.domain.words import Mark, Series
 from appliance.planning.alerting.watchdog_rules.snapshot import (
     BoxLook,
     DiskLook,
@@ -20,7 +19,6 @@ from appliance.planning.alerting.watchdog_rules.snapshot import (
     GpuError,
     GpuHolder,
     GpuLook,
-    Listener,
     OperationLook,
     ProfileLook,
     UnitLook,
@@ -30,7 +28,8 @@ from appliance.planning.alerting.watchdog_rules.watchdog import RULES, circumsta
 from appliance.planning.alerting.watchdog_rules.watchdog_memory import WatchdogMemory
 from appliance.planning.alerting.watchdog_rules.watchdog_rule import WatchdogRule, profile_subject
 from appliance.planning.speeds import SeriesSpeed
-from appliance.protocol.json_dataclasses import from_json
+from appliance.protocol.audit_socket import Listener
+from appliance.protocol.typed_json import from_json
 from tests.fakes.looks import (
     NOW,
     STARTED_S,

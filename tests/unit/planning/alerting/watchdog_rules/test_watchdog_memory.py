@@ -15,7 +15,7 @@ from appliance.planning.alerting.watchdog_rules.watchdog_memory import (
     is_spinning,
     remember,
 )
-from appliance.protocol.json_dataclasses import from_json
+from appliance.protocol.typed_json import from_json
 from tests.fakes.looks import CARD, NOW, box_look, gpu_look, later, unit_look
 
 
