@@ -64,9 +64,12 @@ def _down_words(profile: ProfileLook, state: ServingState, waited_s: float) -> s
         return "it crashed, and loads again"
     if state in {ServingState.LOADING, ServingState.STOPPING}:
         return f"still {state} after {duration(waited_s)}"
-    if profile.unit is not None and profile.unit.result == GIVEN_UP:
+    word = profile.state
+    if word in {None, "serving"}:  # systemd has seen it since
+        word = profile.unit.active if profile.unit else state
+    if word == "failed" and profile.unit is not None and profile.unit.result == GIVEN_UP:
         return "it failed too often, and is not started again"
-    return profile.state or (profile.unit.active if profile.unit else state)
+    return word or state
 
 
 def _down_command(profile: ProfileLook, state: ServingState) -> str:

@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 from appliance.domain.alerts import AlertRule, Sign
-from appliance.domain.observed import ActiveState
+from appliance.domain.observed import ActiveState, ObservedUnit
 from appliance.domain.words import Mark
 from appliance.planning.alerting.watchdog_rules.snapshot import EndedOperation, OperationLook
+from appliance.planning.status.unit_state import UnitVerdict
 from tests.fakes.looks import (
     GIB,
     NOW,
@@ -20,6 +21,7 @@ from tests.fakes.looks import (
     signs_of,
     unit_look,
 )
+from tests.unit.planning.status.test_unit_state import ROWS
 
 UNIT = "appliance-backend-genesis.service"
 GOOD, BAD, UNKNOWN = Sign.GOOD, Sign.BAD, Sign.UNKNOWN
@@ -144,6 +146,32 @@ def test_words_of_a_model_that_is_down(changes: dict[str, Any], fact: str, comma
     found = of_rule(looked([box_look(profile)]), AlertRule.LIVE_DOWN)["profile:genesis"]
     assert (found.fact, found.command) == (f"down: {fact}", command)
     assert found.likely == "exit status 137"
+
+
+@pytest.mark.parametrize(("observed", "verdict"), ROWS)
+def test_a_headline_says_what_the_status_says(observed: ObservedUnit, verdict: UnitVerdict) -> None:
+    """For each state and cause of systemd an alert has the status's own word, or says why there is none."""
+    unit = unit_look(
+        UNIT,
+        active=observed.active,
+        sub=observed.sub,
+        result=observed.result,
+        restarts=observed.restarts,
+    )
+    profile = profile_look(unit=unit, state=verdict.state, note=verdict.text)
+    found = of_rule(looked([box_look(profile)]), AlertRule.LIVE_DOWN)["profile:genesis"]
+    if verdict.state == "serving":
+        assert found.sign is Sign.GOOD
+    elif verdict.state in {"loading", "stopping"} and not observed.restarts:
+        assert found.sign is Sign.UNKNOWN or found.fact == f"down: {verdict.state}"
+    else:
+        words = {
+            ("loading", observed.result): "it crashed, and loads again",
+            ("failed", "start-limit-hit"): "it failed too often, and is not started again",
+        }
+        word = words.get((verdict.state, observed.result), verdict.state)
+        assert (found.sign, found.fact) == (Sign.BAD, f"down: {word}")
+        assert found.likely == verdict.text
 
 
 def test_details_of_a_model_that_is_down() -> None:
