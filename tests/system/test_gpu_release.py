@@ -94,6 +94,21 @@ def test_holder_that_appears_meanwhile_is_named_and_the_old_model_restored(
     assert fleet.active() == ["small"]
 
 
+def test_a_set_is_switched_to_and_back(fleet: Fleet, gpus: Gpus) -> None:
+    """A profile on each GPU is one operation, and `switch -` brings the whole set back that another replaced."""
+    for number, name in enumerate("cd"):
+        fleet.gpu_profile(name, 9003 + number, gib=8.0, gpus=(number,))
+    fleet.apply()
+    answer = fleet.cli("switch", "c", "d")
+    assert (answer.exit, answer.result["target"]) == (0, ["c", "d"]), answer
+    assert fleet.committed() == fleet.active() == ["c", "d"]
+    assert holders(gpus) == {fleet.main_pid("c"), fleet.main_pid("d")}
+    fleet.switch("a")
+    assert fleet.active() == ["a"]
+    assert fleet.cli("switch", "-").exit == 0
+    assert fleet.committed() == fleet.active() == ["c", "d"]
+
+
 def test_two_rivals_started_at_once_end_with_one_owner(fleet: Fleet, gpus: Gpus) -> None:
     """Of two rivals that are started by hand at the same moment at most one ever has memory."""
     fleet.gpu_profile("c", 9003)
