@@ -108,6 +108,17 @@ async def test_switch_ends_with_the_target_serving_and_committed() -> None:
     assert fakes.gateway.calls == ["hold aeon genesis", "drain aeon 30", "release genesis"]
 
 
+@pytest.mark.parametrize("is_cold", [False, True])
+async def test_an_engine_is_asked_once_for_its_warm_up(is_cold: bool) -> None:  # noqa: FBT001
+    """A request that an engine did not answer may be what ended it: it is not sent again."""
+    fakes = FakePorts(BOX, "aeon")
+    fakes.serve("aeon")
+    fakes.backend.cold = {"genesis"} if is_cold else set()
+    outcome, _ended, _phases = await run(transaction(fakes, Kind.SWITCH, "genesis"))
+    assert outcome is (Outcome.ROLLED_BACK if is_cold else Outcome.DONE)
+    assert fakes.backend.asked == (["genesis", "aeon"] if is_cold else ["genesis"])
+
+
 async def test_a_switch_looks_no_more_than_jobs_and_changes_need() -> None:
     """Each look is a question to systemd while it starts the model, each row a write."""
     fakes = FakePorts(BOX, "aeon")
