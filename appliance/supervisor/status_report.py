@@ -26,6 +26,7 @@ from appliance.planning.status.memory_rows import memory_row, need_rows, profile
 from appliance.planning.status.phase_progress import phase_share, usual_phases_s
 from appliance.planning.status.stalls import Stall
 from appliance.planning.switch.phase_deadlines import involved, phase_deadline_s
+from appliance.planning.switch.repair import stopped_by_choice
 from appliance.ports import Clock, Host, Peaks, Store, Units
 from appliance.supervisor.file_comparison import FileComparison
 from appliance.supervisor.memory_sampler import MemorySampler
@@ -137,6 +138,12 @@ class BoxStatus:
             operation=running,
             last_operation=None if state.last is None else self._ended(state.last),
             last_change=None if change is None else self._ended(change),
+            stopped=stopped_by_choice(
+                state.committed,
+                state.observed,
+                await self._history.newest(),
+                self._units.boot_id,
+            ),
             held_by=await self._history.held_by(state.hold_until),
             memory=memory_row(ram, ledger, now_s=now_s),
             supervisor={"state": "up", "uptime_s": now_s - self._began_s},

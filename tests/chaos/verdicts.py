@@ -26,7 +26,7 @@ NAMES_AN_ENDING: Final = re.compile(
     r"exited with status \d+|ended by itself|killed by|no progress|failed too often|ran out of memory"
 )
 ENDED_BY_SOMEBODY: Final = re.compile(
-    r"^stopped by hand$|, then stopped$|: cancelled$|^not started since the supervisor began$"
+    r"^stopped by hand(; |$)|, then stopped$|: cancelled$|^not started since the supervisor began$"
 )
 FORGOTTEN: Final = re.compile(r"^not started since the supervisor began$")
 EVICTED: Final = re.compile(r"^evicted by \S+, which ")
@@ -239,16 +239,24 @@ def _broken_end(one: Told, rows: Mapping[int, Mapping[str, Any]] | None) -> Iter
 
 
 def _broken_commitment(told: Sequence[Told], committed: Sequence[str]) -> Iterator[str]:
-    """A switch that was told done is committed, unless a later one may be in its place."""
+    """A switch that was told done is committed, unless a later one may be in its place.
+
+    One whose client lost the supervisor before it heard anything may have been accepted.
+    """
     done: Told | None = None
     open_: list[str] = []
-    for one in sorted(told, key=lambda t: (t.boot, t.operation or 0)):
-        if one.words[0] != "switch" or one.operation is None:
+    switches = [one for one in told if one.words[0] == "switch"]
+    for one in sorted(switches, key=lambda t: (t.boot, t.operation or 0)):
+        if one.operation is None:
             continue
         if one.end is None:
             open_.append(one.words[1])
         elif one.end.get("outcome") == "done":
             done, open_ = one, []
-    told_wrong = done is not None and done.words[1] not in committed
-    if told_wrong and not any(name in committed for name in open_):
+    if done is None or done.words[1] in committed:
+        return
+    for one in switches:
+        if one.operation is None and one.end is None and one.began_s >= done.began_s:
+            open_.append(one.words[1])
+    if not any(name in committed for name in open_):
         yield f"{list(committed)} is committed, but this was told: {done}"

@@ -35,7 +35,7 @@ from appliance.planning.status.document import (
     VerificationRow,
     WatchRow,
 )
-from appliance.planning.status.outcome_text import rival_end_text, stop_text
+from appliance.planning.status.outcome_text import BY_HAND, rival_end_text, stop_text
 from appliance.planning.status.profile_verdict import ended_badly
 from appliance.planning.status.stalls import Stall, stall_words
 from appliance.planning.status.unit_state import UnitVerdict, unit_verdict
@@ -111,6 +111,7 @@ def build_status(
     operation: OperationRow | None,
     last_operation: EndedOperationRow | None,
     last_change: EndedOperationRow | None = None,
+    stopped: frozenset[str] = frozenset(),
     held_by: str | None = None,
     memory: MemoryRow | None,
     supervisor: SupervisorRow,
@@ -139,6 +140,7 @@ def build_status(
         operation: The running operation's row, None for none.
         last_operation: The last finished operation's row, None for none.
         last_change: The row of the last one that was not refused, None for none.
+        stopped: Committed profiles whose last operation of this boot was a stop.
         held_by: Requester of the hold; None: not known.
         memory: The memory row; None when it was not read.
         supervisor: Whether the supervisor runs.
@@ -193,6 +195,7 @@ def build_status(
                     last=last_operation,
                     watched=supervisor["state"] == "up",
                     held=hold_until is not None,
+                    chosen=name in stopped,
                 )
                 if name in wanted and alone and not busy & in_the_way(name, catalogue)
                 else None,
@@ -308,10 +311,13 @@ def _why_missed(
     last: Mapping[str, object] | None,
     watched: bool,
     held: bool,
+    chosen: bool,
 ) -> str | None:
     """Return why a committed profile that could run is stopped; None: not known."""
     if rival is not None:
         return f"evicted by {rival}, which {rival_end_text(observed.unit(rival))}"
+    if chosen:
+        return BY_HAND
     return stop_text(name, observed.unit(name), last, watched=watched, held=held)
 
 

@@ -26,7 +26,7 @@ _BY_SILENT_GATE: Final = frozenset({"core-dump", "exit-code", "signal"})
 _OF_ENGINE: Final = frozenset(
     {"core-dump", "exit-code", "oom-kill", "signal", "timeout", "watchdog"}
 )
-_BY_HAND: Final = "stopped by hand"
+BY_HAND: Final = "stopped by hand"
 _STOPPING: Final = frozenset({Kind.STOP, Kind.HOLD})
 _NO_FAILURE: Final = frozenset({Outcome.DONE, Outcome.SUPERSEDED, Outcome.INTERRUPTED})
 
@@ -65,7 +65,7 @@ def start_failure_text(unit: ObservedUnit, refusal: str) -> str:
     """Return why a unit that was started is not up; `refusal`: the gate's sentence, empty for none."""
     if unit.was_stopped:
         how = stopped_run_text(unit)
-        return f"it was {_BY_HAND}{f', and {how}' if how else ''}"
+        return f"it was {BY_HAND}{f', and {how}' if how else ''}"
     said = f" ({unit.status_text})" if unit.status_text else ""
     if not unit.exit_status and not unit.ended_cleanly:
         if refusal and unit.result in _BY_GATE:
@@ -105,13 +105,13 @@ def stop_text(
         if last.get("outcome") not in _NO_FAILURE:
             return f"{last.get('kind')} {last.get('outcome')}: {last.get('message')}"
         if last.get("kind") in _STOPPING and not held:
-            return _BY_HAND
+            return BY_HAND
     if held:
         return None
     if unit.result != "success" and not unit.was_stopped:
         return f"{end_text(unit)}, then stopped"
     if unit.since_unix_s > 0 or unit.was_stopped:
-        return _BY_HAND
+        return BY_HAND
     return "not started since the supervisor began" if watched else None
 
 

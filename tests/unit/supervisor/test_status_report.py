@@ -106,3 +106,43 @@ async def test_ages_do_not_follow_a_clock_that_is_set(step_s: float) -> None:
     fakes.systemd.boots = 2
     after_boot = (await status.document())["last_operation"]
     assert after_boot["age_s"] == max(0.0, 3.0 + step_s)
+
+
+async def test_a_stop_by_hand_is_told_after_other_operations() -> None:
+    """A profile that somebody stopped during a hold is said to be stopped by hand after the hold and a failed switch."""
+    fakes = FakePorts(BOX, "aeon")
+    await fakes.commitment.set_hold(fakes.clock.unix_s())
+    supervisor = fakes.supervisor(FakeProfiles(BOX))
+    status = fakes.status(supervisor, fakes.memory_sampler(supervisor.last_look))
+    fakes.systemd.now_s += 10.0
+    told = []
+    for number, (kind, name, outcome) in enumerate(
+        ((Kind.HOLD, "", Outcome.DONE), (Kind.STOP, "aeon", Outcome.DONE)), start=1
+    ):
+        fakes.store.ended.append(ended(fakes, number, kind, name, outcome))
+        told.append((await status.document())["profiles"][0]["note"])
+    failed = ended(fakes, 3, Kind.SWITCH, "genesis", Outcome.FAILED)
+    fakes.store.ended.append(failed)
+    told.append((await status.document())["profiles"][0]["note"])
+    assert told == [None, "stopped by hand", "stopped by hand"]
+
+
+def ended(fakes: FakePorts, number: int, kind: Kind, name: str, outcome: Outcome) -> Finished:
+    """An operation of this boot that is over now."""
+    operation = Operation(
+        id=number,
+        kind=kind,
+        target=(name,) if name else (),
+        goal=Goal(),
+        boot_id=fakes.units.boot_id,
+        requested_by="ana",
+        began_unix_s=fakes.clock.unix_s(),
+        began_s=fakes.clock.monotonic_s(),
+    )
+    return Finished(
+        operation=operation,
+        outcome=outcome,
+        message="",
+        finished_unix_s=fakes.clock.unix_s(),
+        finished_s=fakes.clock.monotonic_s(),
+    )
