@@ -26,6 +26,8 @@ _MASKS: Final = tuple(
         (r"\b(pid|operation|uid)(\"?:? ?)\d+\b", r"\1\2<n>"),
         (r"#?\bA\d+\b", "<alert>"),
         (r"(?<=<alert>-)([\w-]+)-\d+(?=\])", r"\1-<n>"),
+        # Messages of earlier pages, whose targets are gone.
+        (r"(?<=outbox empty), \d+ given up\b", ""),
         # A fast machine has loaded before the first look.
         (r"loading: <size> resident, <span>", "loading"),
         (r"(?<![\d.])\d+\.\d+(?:\.\d+)?(?![\d.])", "<n>"),
