@@ -40,6 +40,7 @@ _DISK: Final = frozenset(
 )
 """Codes of errors that tell of a full or failing disk or of another process, not of the file's content."""
 _PAGE_BYTES: Final = 4096
+_HEADER_BYTES: Final = 100
 _CHANGING: Final = frozenset((*range(24, 44), *range(52, 56), *range(92, 100)))
 """Bytes of a file's header that change with its content: counters, sizes and free pages
 (https://www.sqlite.org/fileformat.html#the_database_header)."""
@@ -267,7 +268,7 @@ _TEXT: Final = partial(str, encoding="utf-8", errors="replace")
 def _restore_byte(path: Path, schema: Schema) -> None:
     """Put the one damaged byte in the pages of a file's schema right. Raises OSError."""
     with contextlib.suppress(FileNotFoundError), path.open("r+b", buffering=0) as file:
-        damaged: list[tuple[int, int]] = []
+        damaged = _size_byte(path, file.read(_HEADER_BYTES))
         for number, wanted in _schema_pages(schema).items():
             begin = number * _PAGE_BYTES
             file.seek(begin)
@@ -284,6 +285,19 @@ def _restore_byte(path: Path, schema: Schema) -> None:
             file.seek(place)
             file.write(bytes([value]))
             _log.warning("%s: its damaged byte %d is put right", path, place)
+
+
+def _size_byte(path: Path, header: bytes) -> list[tuple[int, int]]:
+    """Return place and right value of each damaged byte of a file's size in its header: without it all pages are lost.
+
+    None where a write-ahead log may hold pages, since the file is then of another size for a while.
+    """
+    log = path.with_name(f"{path.name}-wal")
+    is_told = len(header) == _HEADER_BYTES and header[24:28] == header[92:96]
+    if not is_told or (log.exists() and log.stat().st_size):
+        return []
+    pages = (path.stat().st_size // _PAGE_BYTES).to_bytes(4)
+    return [(28 + at, pages[at]) for at in range(4) if header[28 + at] != pages[at]]
 
 
 @cache

@@ -168,3 +168,14 @@ async def test_a_damaged_version_or_statement_costs_nothing(name: str, tmp_path:
         path = flipped(whole, name, tmp_path / f"{place}", place, 1)
         assert await USES[name](path) == whole.found, f"byte {place}"
         assert not path.with_suffix(".damaged").exists(), f"byte {place}"
+
+
+@pytest.mark.parametrize("name", USES)
+async def test_a_damaged_header_costs_nothing(name: str, tmp_path: Path) -> None:
+    """The size in a file's header is put right by the file's own, its counters by SQLite."""
+    whole = await whole_file(name, tmp_path)
+    sizes = [(place, 1 << bit) for place in range(28, 32) for bit in range(8)]
+    for place, bit in [*sizes, *((place, 1) for place in (*range(24, 28), *range(92, 96)))]:
+        path = flipped(whole, name, tmp_path / f"{place}-{bit}", place, bit)
+        assert await USES[name](path) == whole.found, f"byte {place}, bit {bit}"
+        assert not path.with_suffix(".damaged").exists(), f"byte {place}, bit {bit}"
