@@ -110,7 +110,7 @@ def judge_crash_loops(look: BoxLook, memory: WatchdogMemory) -> Iterable[Finding
         breaker = (
             "systemd has stopped restarting it; after a repair: appliance start " + profile.name
             if has_given_up
-            else "systemd still restarts it, more and more slowly, and gives up after 5 starts in 30 min"
+            else "systemd still restarts it, and gives up after 5 starts in 30 min"
         )
         yield bad(
             AlertRule.CRASH_LOOP,

@@ -152,9 +152,11 @@ def _restarted(
     """Return the record of a unit, with the restarts since the look before.
 
     systemd begins to count anew with each start that is not its own, such as a repair after the gate
-    has refused a restart: the earlier ones stay, and the repair is one more.
+    has refused a restart: the earlier ones stay, and the repair is one more. A unit that somebody stopped has
+    none: what it did before says nothing of its next start.
     """
-    if before is None:
+    is_stopped = unit.active is ActiveState.INACTIVE and unit.result == "success"
+    if before is None or is_stopped or unit.was_stopped:
         return RestartRecord(unit=unit.unit, restarts=unit.restarts, repair=repair)
     is_counted_anew = unit.restarts < before.restarts
     more = unit.restarts - (0 if is_counted_anew else before.restarts)

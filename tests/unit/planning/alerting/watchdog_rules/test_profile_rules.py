@@ -220,6 +220,23 @@ def test_three_restarts_in_ten_minutes_are_a_crash_loop(
     assert restarted(*counts, every_s=every_s).sign is sign
 
 
+@pytest.mark.parametrize(
+    ("stop", "sign"),
+    [
+        ({"active": ActiveState.INACTIVE}, GOOD),
+        ({"active": ActiveState.FAILED, "result": "timeout", "was_stopped": True}, GOOD),
+        ({"active": ActiveState.FAILED, "result": "exit-code"}, BAD),
+        ({"active": ActiveState.INACTIVE, "result": "exec-condition"}, BAD),
+    ],
+)
+def test_a_stop_ends_the_count_of_restarts(stop: dict[str, Any], sign: Sign) -> None:
+    """What somebody stopped and started again is judged by its new run; a crash or a refusal is no stop."""
+    units = [unit_look(UNIT, restarts=count) for count in (0, 1, 2)]
+    units += [unit_look(UNIT, **stop), unit_look(UNIT), unit_look(UNIT, restarts=1)]
+    looks = [later(box_look(profile_look(unit=unit)), 11.0 * n) for n, unit in enumerate(units)]
+    assert of_rule(looked(looks), AlertRule.CRASH_LOOP)["profile:genesis"].sign is sign
+
+
 def test_repairs_are_restarts_of_a_crash_loop() -> None:
     """An engine that the gate refuses to restart, and that repairs start, is in a crash loop."""
     unit = profile_look(unit=unit_look(UNIT, restarts=1))
