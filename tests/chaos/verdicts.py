@@ -104,13 +104,15 @@ def _at_rest(
 
 def _waits_for_memory(rows: Mapping[str, Mapping[str, Any]], name: str, why: str) -> bool:
     """Whether a rival that was started by hand waits for memory in the place of a committed model."""
-    rival = re.search(rf"{re.escape(name)} is committed but stopped \((\S+) is loading in its", why)
+    rival = re.search(rf"{re.escape(name)} is committed but stopped \((\S+) is \w+ in its", why)
     return rival is not None and _is_late(rows[rival[1]])
 
 
 def _is_late(row: Mapping[str, Any]) -> bool:
     """Systemd tries again and again while memory is late: what the gate waits for is in its words."""
     text = row["status_text"]
+    if row["state"] == "restarting":
+        return NAMES_A_HOLDER.search(row["note"] or "") is not None
     late = row["state"] == "loading" and text.startswith("waiting for memory: ")
     return late and NAMES_A_HOLDER.search(text) is not None
 

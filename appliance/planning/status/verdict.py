@@ -122,8 +122,9 @@ def _missing_why(
 def _why_missing(row: ProfileRow, rivals: Sequence[ProfileRow]) -> str:
     """Return why a committed profile does not serve; `rivals` run, or start, in its place."""
     name, note = row["name"], row["note"]
-    if rivals and not note and all(rival["state"] != "serving" for rival in rivals):
-        note = f"{rivals[0]['name']} is {rivals[0]['state']} in its place"
+    if rivals and all(rival["state"] != "serving" for rival in rivals):
+        reason = f"{rivals[0]['name']} is {rivals[0]['state']} in its place"
+        note = f"{reason}; {note}" if note else reason
     if ended_badly(row["state"]):
         return f"{name} is committed but {row['state']} ({note}): appliance logs {name}"
     if row["state"] == "stopped":

@@ -185,6 +185,20 @@ def test_a_stopped_profile_has_no_status_text(unit: ObservedUnit) -> None:
             3,
             "aeon is committed but stopped (genesis is loading in its place): appliance switch aeon",
         ),
+        (
+            status(
+                {
+                    "genesis": LOADING,
+                    "aeon": replace(
+                        FAILED, was_stopped=True, result="timeout", stopped_s=1.0, changed_s=3.0
+                    ),
+                },
+                "aeon",
+            ),
+            "nothing",
+            3,
+            "aeon is committed but stopped (genesis is loading in its place; had to be killed after 2 s): ",
+        ),
         (status({"genesis": FAILED}, "aeon"), "nothing", 3, "appliance start aeon"),
         (status({"genesis": UP}, "genesis", down=True), "degraded", 1, "supervisor not running"),
         (status({}, "genesis", down=True), "nothing", 3, "supervisor not running"),
