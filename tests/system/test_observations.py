@@ -72,7 +72,7 @@ async def look():
         drift=InstalledUnits(unit_dir, applied_dir).drift,
         directories=(settings.state_dir, settings.health.state_dir),
     )
-    print(json.dumps(asdict(await observer.look())))
+    print(json.dumps(asdict(await observer.look()), default=lambda one: one.fields()))
 
 
 asyncio.run(look())

@@ -230,7 +230,7 @@ def test_three_restarts_in_ten_minutes_are_a_crash_loop(
     ],
 )
 def test_a_stop_ends_the_count_of_restarts(stop: dict[str, Any], sign: Sign) -> None:
-    """What somebody stopped and started again is judged by its new run; a crash or a refusal is no stop."""
+    """A profile that was stopped and started again is judged by its new run; a crash or a refusal is no stop."""
     units = [unit_look(UNIT, restarts=count) for count in (0, 1, 2)]
     units += [unit_look(UNIT, **stop), unit_look(UNIT), unit_look(UNIT, restarts=1)]
     looks = [later(box_look(profile_look(unit=unit)), 11.0 * n) for n, unit in enumerate(units)]
