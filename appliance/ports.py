@@ -18,10 +18,7 @@ if TYPE_CHECKING:
     from appliance.domain.memory import GpuMemory, GroupMemory, HostMemory
     from appliance.domain.observed import Observed, RunReport
     from appliance.domain.operations import Finished, HoldUntil, Operation, RunCaller
-    from appliance.domain.profile import (
-        Applied,
-        Catalogue,
-    )
+    from appliance.domain.profile import Applied, Catalogue
     from appliance.domain.running_facts import SelfDescription
     from appliance.domain.words import Mark
     from appliance.planning.admission.findings import BoxFacts, ProfileFacts

@@ -15,12 +15,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
-from appliance.adapters.kernel.processes import (
-    HoldingProcess,
-    backend_unit,
-    control_group,
-    pids,
-)
+from appliance.adapters.kernel.processes import HoldingProcess, backend_unit, control_group, pids
 from appliance.adapters.kernel.tcp_listeners import TcpListener, open_sockets, tcp_listeners
 from appliance.adapters.kernel.text_files import PROC
 from appliance.domain.errors import ApplianceError

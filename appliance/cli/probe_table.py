@@ -8,11 +8,7 @@ from typing import Final
 from appliance.cli.arguments import Arguments
 from appliance.cli.health_questions import talk
 from appliance.cli.terminal import Terminal
-from appliance.domain.measurements import (
-    Probe,
-    RawTimings,
-    rate_of,
-)
+from appliance.domain.measurements import Probe, RawTimings, rate_of
 from appliance.domain.words import Series
 from appliance.presentation.clock_times import utc_second
 from appliance.protocol.alert_requests import MOST_PROBES

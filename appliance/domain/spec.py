@@ -10,12 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
-from appliance.domain.profile import (
-    Deadlines,
-    Endpoint,
-    WarmUp,
-    plain_names,
-)
+from appliance.domain.profile import Deadlines, Endpoint, WarmUp, plain_names
 from appliance.domain.profile_values import (
     AdapterPath,
     DraftModel,

@@ -22,11 +22,7 @@ from typing import Final, Protocol
 
 from appliance.domain.errors import StoreError
 from appliance.domain.measurements import TrafficSums
-from appliance.domain.profile import (
-    Applied,
-    Catalogue,
-    WarmUp,
-)
+from appliance.domain.profile import Applied, Catalogue, WarmUp
 from appliance.domain.words import Mark
 from appliance.health.box_view import NOT_CONNECTED, BoxView, ProfileView, view_of
 from appliance.health.clock import HealthClock

@@ -8,9 +8,7 @@ so that two of them can be compared.
 from dataclasses import dataclass
 from typing import Final
 
-from appliance.domain.measurements import (
-    ProbeOutcome,
-)
+from appliance.domain.measurements import ProbeOutcome
 from appliance.domain.words import Series
 
 SPARKLINE_RATES: Final = 16

@@ -17,10 +17,7 @@ from appliance.protocol.alert_requests import (
     AlertQuestion,
     MostOfKind,
 )
-from appliance.protocol.conversation.codec import (
-    CommonEvent,
-    SocketTable,
-)
+from appliance.protocol.conversation.codec import CommonEvent, SocketTable
 from appliance.protocol.json_values import Json
 from appliance.protocol.typed_json import from_json
 

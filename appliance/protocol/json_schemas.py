@@ -183,7 +183,6 @@ def _annotations(kind: type) -> dict[str, Any]:
     # Modules that load at every command import the types of annotations for type checkers alone.
     names = {
         "ClassVar": ClassVar,
-        "ExitStatus": int,
         "Json": Mapping[str, object],
         "Mapping": Mapping,
     }

@@ -8,13 +8,7 @@ from typing import Any, assert_never
 
 from appliance.domain.claims import claim_on
 from appliance.domain.errors import NotFoundError
-from appliance.domain.operations import (
-    FOREVER,
-    Cause,
-    Goal,
-    Kind,
-    Outcome,
-)
+from appliance.domain.operations import FOREVER, Cause, Goal, Kind, Outcome
 from appliance.domain.words import Mark
 from appliance.planning.admission.findings import Level
 from appliance.planning.wording import joined, requester_name, short

@@ -4,14 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import replace
 
-from appliance.domain.operations import (
-    Cause,
-    Finished,
-    Operation,
-    Outcome,
-    Phase,
-    PhaseState,
-)
+from appliance.domain.operations import Cause, Finished, Operation, Outcome, Phase, PhaseState
 from appliance.ports import Clock, Store
 from appliance.protocol.control_events import EndedEvent, OperationChange, PhaseEvent
 

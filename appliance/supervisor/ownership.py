@@ -33,9 +33,7 @@ from appliance.domain.operations import (
     Outcome,
     RunCaller,
 )
-from appliance.domain.profile import (
-    Catalogue,
-)
+from appliance.domain.profile import Catalogue
 from appliance.domain.words import Mark
 from appliance.planning.admission.findings import PreflightFinding, refuse
 from appliance.planning.need_parts import EstimateRow

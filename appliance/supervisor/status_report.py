@@ -141,7 +141,7 @@ class BoxStatus:
             stopped=stopped_by_choice(
                 state.committed,
                 state.observed,
-                await self._history.newest(),
+                await self._history.newest(state.last),
                 self._units.boot_id,
             ),
             held_by=await self._history.held_by(state.hold_until),

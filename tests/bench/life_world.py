@@ -12,11 +12,7 @@ from appliance.domain.alerts import AlertRule, Subject, SubjectKind
 from appliance.domain.names import unit_of
 from appliance.domain.observed import ActiveState
 from appliance.domain.words import Mark
-from appliance.planning.alerting.watchdog_rules.snapshot import (
-    BoxLook,
-    UnitLook,
-    WatchLook,
-)
+from appliance.planning.alerting.watchdog_rules.snapshot import BoxLook, UnitLook, WatchLook
 from tests.fakes.looks import box_look, gpu_look, profile_look, unit_look
 
 MINUTE_S: Final = 60.0

@@ -9,12 +9,7 @@ from appliance.adapters.sqlite.alert_store import AlertStore
 from appliance.adapters.sqlite.measurement_store import MeasurementStore
 from appliance.adapters.sqlite.state_store import StateStore
 from appliance.adapters.sqlite.store import SqliteStore
-from appliance.domain.measurements import (
-    CanaryRun,
-    EventKind,
-    MeasurementEvent,
-    TrafficSums,
-)
+from appliance.domain.measurements import CanaryRun, EventKind, MeasurementEvent, TrafficSums
 from appliance.domain.operations import Finished, Goal, Kind, Operation, Outcome
 from appliance.domain.words import Mark
 from appliance.planning.alerting.book.alert_context import Evaluation

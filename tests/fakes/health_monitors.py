@@ -5,10 +5,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
 from appliance.domain.errors import BusyError
-from appliance.domain.measurements import (
-    ProbeOutcome,
-    TrafficSums,
-)
+from appliance.domain.measurements import ProbeOutcome, TrafficSums
 from appliance.domain.words import Series
 from appliance.health.box_view import ProfileView
 from appliance.planning.probing.course import ProbeStep

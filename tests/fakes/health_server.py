@@ -7,9 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from appliance.domain.measurements import (
-    ProbeOutcome,
-)
+from appliance.domain.measurements import ProbeOutcome
 from appliance.domain.record import Record
 from appliance.domain.words import Series
 from appliance.planning.speeds import SeriesSpeed, SpeedReport

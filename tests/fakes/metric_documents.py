@@ -6,11 +6,7 @@ from typing import Any, Final
 
 from appliance.domain.gpu_health import GpuHealth
 from appliance.domain.json_reader import decode_json
-from appliance.domain.measurements import (
-    BoxGpus,
-    GpuEvidence,
-    GpuSample,
-)
+from appliance.domain.measurements import BoxGpus, GpuEvidence, GpuSample
 from appliance.domain.memory import GpuState
 from appliance.domain.operations import Finished, Goal, Kind, Operation, Outcome
 from appliance.domain.words import Series

@@ -20,10 +20,7 @@ from appliance.domain.operations import (
     Phase,
     RunCaller,
 )
-from appliance.domain.profile import (
-    Applied,
-    WarmUp,
-)
+from appliance.domain.profile import Applied, WarmUp
 from appliance.domain.running_facts import SelfDescription
 from appliance.domain.words import Mark
 from appliance.planning.admission.findings import BoxFacts, ProfileFacts

@@ -3,14 +3,7 @@
 from dataclasses import replace
 
 from appliance.domain.claims import Claim
-from appliance.domain.profile import (
-    Applied,
-    Deadlines,
-    Endpoint,
-    Estimate,
-    Need,
-    WarmUp,
-)
+from appliance.domain.profile import Applied, Deadlines, Endpoint, Estimate, Need, WarmUp
 from appliance.domain.profile_values import Gpus, Override
 from appliance.domain.spec import Ordering, Patch, Profile
 from appliance.domain.words import Mark

@@ -6,11 +6,7 @@ import pytest
 
 from appliance.domain.names import unit_of
 from appliance.domain.observed import ActiveState
-from appliance.planning.alerting.watchdog_rules.snapshot import (
-    BoxLook,
-    GpuError,
-    GpuHolder,
-)
+from appliance.planning.alerting.watchdog_rules.snapshot import BoxLook, GpuError, GpuHolder
 from appliance.planning.alerting.watchdog_rules.watchdog import findings
 from appliance.planning.alerting.watchdog_rules.watchdog_memory import WatchdogMemory
 from appliance.protocol.audit_socket import Listener

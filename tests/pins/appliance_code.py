@@ -20,22 +20,11 @@ from appliance.cli.status_screens import show_list, show_status
 from appliance.cli.terminal import Streams, Terminal
 from appliance.cli.verbs.alerts import alert_screen
 from appliance.domain.gateway import EngineLoad, Key
-from appliance.domain.memory import (
-    DeviceMemory,
-    GpuMemory,
-    GpuState,
-    GroupMemory,
-    Holder,
-    Quality,
-)
+from appliance.domain.memory import DeviceMemory, GpuMemory, GpuState, GroupMemory, Holder, Quality
 from appliance.domain.names import unit_of
 from appliance.domain.observed import ActiveState, ObservedUnit
 from appliance.domain.operations import FOREVER, Finished, Goal, Kind, Operation, Outcome, Phase
-from appliance.domain.profile import (
-    Applied,
-    Estimate,
-    Need,
-)
+from appliance.domain.profile import Applied, Estimate, Need
 from appliance.domain.trap_names import TrapName
 from appliance.domain.words import Mark
 from appliance.install.apply import ApplyOptions

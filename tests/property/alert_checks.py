@@ -14,12 +14,7 @@ from appliance.planning.alerting.book.alert_book import AlertCircumstances, ack,
 from appliance.planning.alerting.book.alert_tables import AlertTables
 from tests.fakes.alert_rounds import GENESIS, AlertRounds, bad, good
 from tests.property.alert_causes import subjects_of
-from tests.property.alert_truth import (
-    DAY,
-    LUNCH,
-    SIESTA,
-    SWITCH,
-)
+from tests.property.alert_truth import DAY, LUNCH, SIESTA, SWITCH
 
 TERMS: Final = {
     # rule: severity, bad looks of the last looks, seconds bad, good looks, seconds good, standby too

@@ -6,11 +6,7 @@ from enum import StrEnum
 from itertools import product
 from typing import Final
 
-from appliance.domain.alerts import (
-    AlertRule,
-    Finding,
-    Severity,
-)
+from appliance.domain.alerts import AlertRule, Finding, Severity
 from appliance.domain.observed import ActiveState
 from appliance.domain.words import Mark
 from appliance.planning.alerting.book.alert_book import (

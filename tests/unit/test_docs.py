@@ -9,12 +9,7 @@ from typing import get_type_hints
 import pytest
 
 from appliance.cli.grammar import VERBS
-from appliance.domain.operations import (
-    Kind,
-    Outcome,
-    Phase,
-    PhaseState,
-)
+from appliance.domain.operations import Kind, Outcome, Phase, PhaseState
 from appliance.planning.status.document import (
     EngineRow,
     GatewayRow,

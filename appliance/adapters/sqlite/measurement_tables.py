@@ -19,11 +19,7 @@ from appliance.adapters.sqlite.database import (
     transaction,
 )
 from appliance.adapters.sqlite.measurement_rows import RAW_COLUMNS, to_raw
-from appliance.domain.measurements import (
-    ProbeKind,
-    ProbeOutcome,
-    rate_of,
-)
+from appliance.domain.measurements import ProbeKind, ProbeOutcome, rate_of
 from appliance.domain.words import Series
 from appliance.planning.history import RateSummary, summarise
 

@@ -20,9 +20,7 @@ from appliance.domain.errors import (
     UnknownProfileError,
     UnreachableError,
 )
-from appliance.domain.measurements import (
-    ProbeOutcome,
-)
+from appliance.domain.measurements import ProbeOutcome
 from appliance.domain.names import is_engine
 from appliance.domain.operators import TokenOperator
 from appliance.domain.words import Series

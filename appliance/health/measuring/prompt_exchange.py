@@ -6,9 +6,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Final
 
-from appliance.domain.measurements import (
-    ProbeOutcome,
-)
+from appliance.domain.measurements import ProbeOutcome
 from appliance.domain.profile import Applied
 from appliance.domain.words import Series
 from appliance.health.clock import HealthClock

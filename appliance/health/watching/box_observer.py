@@ -36,11 +36,7 @@ from appliance.health.watching.gpu_looks import foreign_pids, gpu_looks
 from appliance.health.watching.periodic_reading import PeriodicReading
 from appliance.health.watching.profile_looks import Observations, ProfileLooks
 from appliance.health.watching.watch_checks import WatchChecks
-from appliance.planning.alerting.watchdog_rules.snapshot import (
-    BoxLook,
-    DiskLook,
-    ReadingKind,
-)
+from appliance.planning.alerting.watchdog_rules.snapshot import BoxLook, DiskLook, ReadingKind
 from appliance.planning.speeds import SpeedReport
 from appliance.protocol.audit_socket import Listener
 

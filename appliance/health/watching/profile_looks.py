@@ -9,10 +9,7 @@ from appliance.adapters.systemd.unit_reader import UnitReading
 from appliance.domain.measurements import BoxGpus
 from appliance.domain.names import unit_of
 from appliance.domain.observed import ActiveState
-from appliance.domain.profile import (
-    Applied,
-    Catalogue,
-)
+from appliance.domain.profile import Applied, Catalogue
 from appliance.domain.words import Mark
 from appliance.health.box_view import BoxView, ProfileView
 from appliance.health.watching.engine_checks import EngineAnswers

@@ -6,10 +6,7 @@ from typing import Final
 from appliance.domain.memory import GroupMemory
 from appliance.domain.observed import Observed
 from appliance.domain.operations import Goal, Kind
-from appliance.domain.profile import (
-    Applied,
-    Catalogue,
-)
+from appliance.domain.profile import Applied, Catalogue
 from appliance.domain.words import Mark
 from appliance.planning.admission.build_findings import build_findings
 from appliance.planning.admission.engine_files import file_findings

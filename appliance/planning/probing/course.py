@@ -4,9 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from appliance.domain.measurements import (
-    ProbeKind,
-)
+from appliance.domain.measurements import ProbeKind
 from appliance.domain.words import Series
 from appliance.planning.probing.size import PREFILL_OUTPUT_TOKENS
 from appliance.planning.probing.tasks import PREFILL_TOKENS, series_of

@@ -22,11 +22,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 from zlib import crc32
 
-from appliance.domain.measurements import (
-    EventKind,
-    ProbeKind,
-    ProbeOutcome,
-)
+from appliance.domain.measurements import EventKind, ProbeKind, ProbeOutcome
 from appliance.domain.words import Series
 from appliance.planning.probing.size import BUDGET_SHARE
 from appliance.planning.probing.tasks import coding_task

@@ -7,9 +7,7 @@ made when it is sent (`planning.alerting.messages.alert_message`), from what `pl
 from typing import Final
 
 from appliance.domain.amounts import age
-from appliance.domain.measurements import (
-    MeasurementEvent,
-)
+from appliance.domain.measurements import MeasurementEvent
 from appliance.domain.words import Series
 from appliance.planning.regression.causes import command_for
 from appliance.planning.status.speed_row import change_text, rate_text

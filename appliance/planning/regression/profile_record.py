@@ -21,11 +21,7 @@ from appliance.planning.probing.probe_sizes import ProbeSizes, is_much_slower, s
 from appliance.planning.probing.tasks import series_of
 from appliance.planning.regression.detector_state import DetectorPhase
 from appliance.planning.regression.drafts import DraftsWatch
-from appliance.planning.regression.series_memory import (
-    decode_memory,
-    encode_memory,
-    memory_key,
-)
+from appliance.planning.regression.series_memory import decode_memory, encode_memory, memory_key
 from appliance.planning.regression.series_record import SeriesRecord
 from appliance.planning.regression.traffic_speed import TrafficSpeed
 from appliance.planning.speeds import BaselineReport, SeriesSpeed

@@ -39,12 +39,7 @@ from appliance.planning.regression.series_memory import (
 )
 from appliance.planning.regression.signs import Comparison
 from appliance.planning.regression.traffic_speed import TrafficSpeed
-from appliance.planning.speeds import (
-    SPARKLINE_RATES,
-    PromptBaseline,
-    SeriesBaseline,
-    SeriesSpeed,
-)
+from appliance.planning.speeds import SPARKLINE_RATES, PromptBaseline, SeriesBaseline, SeriesSpeed
 from appliance.planning.status.speed_row import change_text, rate_text
 
 _PRESENT_READINGS: Final = 5

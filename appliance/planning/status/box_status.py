@@ -11,10 +11,7 @@ from appliance.domain.engine_build import EngineBuild
 from appliance.domain.names import GATEWAY_UNIT
 from appliance.domain.observed import ActiveState, Observed, ObservedUnit
 from appliance.domain.operations import HoldUntil
-from appliance.domain.profile import (
-    Applied,
-    Catalogue,
-)
+from appliance.domain.profile import Applied, Catalogue
 from appliance.domain.words import Mark
 from appliance.planning.admission.build_findings import lacking_options
 from appliance.planning.status.build_row import build_row

@@ -2,12 +2,7 @@
 
 from collections.abc import Sequence
 
-from appliance.domain.operations import (
-    Finished,
-    Goal,
-    Kind,
-    Outcome,
-)
+from appliance.domain.operations import Finished, Goal, Kind, Outcome
 from appliance.protocol.control import Exit
 from appliance.protocol.control_events import EndedEvent
 

@@ -27,10 +27,7 @@ from typing import Final
 
 from appliance.domain.names import SUPERVISOR_USER, profile_of, unit_of
 from appliance.domain.paths import PROFILES_DIR
-from appliance.domain.profile import (
-    Applied,
-    Catalogue,
-)
+from appliance.domain.profile import Applied, Catalogue
 from appliance.domain.words import Mark
 from appliance.planning.units import backend_unit
 from appliance.planning.units.backend_unit import StandIn
@@ -42,13 +39,7 @@ from appliance.planning.units.daemon_drop_ins import (
     DaemonSpec,
     daemon_units,
 )
-from appliance.planning.units.drift import (
-    DROP_IN_SUFFIX,
-    Drift,
-    DriftKind,
-    comment_of,
-    find_drift,
-)
+from appliance.planning.units.drift import DROP_IN_SUFFIX, Drift, DriftKind, comment_of, find_drift
 from appliance.planning.units.polkit import RULE_FILE, polkit_rule
 from appliance.planning.units.specs import Layout, UnitSpec
 from appliance.planning.units.started_form import start_digest

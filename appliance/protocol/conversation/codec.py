@@ -21,11 +21,7 @@ from appliance.domain.json_reader import parse_object
 from appliance.domain.record import Record
 from appliance.protocol.acting_request import ActingRequest
 from appliance.protocol.control import Exit
-from appliance.protocol.conversation.error_kinds import (
-    EXIT_STATUSES,
-    ErrorKind,
-    kind_of_answer,
-)
+from appliance.protocol.conversation.error_kinds import EXIT_STATUSES, ErrorKind, kind_of_answer
 from appliance.protocol.json_values import Json, encode_json, text_in, whole_in
 from appliance.protocol.typed_json import fault_of
 

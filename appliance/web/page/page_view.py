@@ -5,10 +5,7 @@ from dataclasses import dataclass, field
 from typing import Final, cast
 
 from appliance.domain.amounts import age
-from appliance.domain.measurements import (
-    Probe,
-    rate_of,
-)
+from appliance.domain.measurements import Probe, rate_of
 from appliance.domain.words import Series
 from appliance.planning.status.document import StatusDocument
 from appliance.planning.status.speed_row import rate_text

@@ -12,10 +12,7 @@ import pytest
 
 from appliance.adapters.sqlite.measurement_store import MeasurementStore
 from appliance.cli.speed_question import SpeedQuestion
-from appliance.domain.measurements import (
-    EventKind,
-    MeasurementEvent,
-)
+from appliance.domain.measurements import EventKind, MeasurementEvent
 from appliance.domain.words import Series
 from tests.fakes.cli_box import CliBox
 from tests.fakes.cli_call import call

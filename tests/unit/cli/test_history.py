@@ -9,11 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from appliance.domain.measurements import (
-    EventKind,
-    MeasurementEvent,
-    ProbeOutcome,
-)
+from appliance.domain.measurements import EventKind, MeasurementEvent, ProbeOutcome
 from appliance.domain.words import Series
 from appliance.planning.history import RateSummary, summarise
 from appliance.planning.speeds import BaselineReport, SeriesBaseline

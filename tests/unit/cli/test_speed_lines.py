@@ -9,9 +9,7 @@ import pytest
 
 from appliance.cli.speed_lines import speed_lines
 from appliance.cli.terminal import Terminal
-from appliance.domain.measurements import (
-    ProbeOutcome,
-)
+from appliance.domain.measurements import ProbeOutcome
 from appliance.domain.words import Series
 from appliance.planning.speeds import SeriesSpeed, SpeedReport
 from appliance.planning.status.speed_row import speed_row

@@ -8,9 +8,7 @@ from pathlib import Path
 import pytest
 
 from appliance.domain.names import unit_of
-from appliance.domain.profile import (
-    Need,
-)
+from appliance.domain.profile import Need
 from appliance.domain.words import Mark
 from appliance.planning.memory.peak import ObservedPeak, encoded
 from tests.fakes.cli_box import CliBox

@@ -10,10 +10,7 @@ import pytest
 
 from appliance.domain.errors import StoreError
 from appliance.domain.measurements import TrafficSums
-from appliance.domain.profile import (
-    Applied,
-    WarmUp,
-)
+from appliance.domain.profile import Applied, WarmUp
 from appliance.domain.words import Mark
 from appliance.health.agent import HealthAgent, QualityWatch, SpeedWatch
 from tests.fakes.health_clock import VirtualHealthClock

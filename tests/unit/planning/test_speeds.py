@@ -2,9 +2,7 @@
 
 from dataclasses import asdict
 
-from appliance.domain.measurements import (
-    ProbeOutcome,
-)
+from appliance.domain.measurements import ProbeOutcome
 from appliance.domain.words import Series
 from appliance.planning.speeds import SeriesSpeed, SpeedReport
 from appliance.protocol.typed_json import from_json

@@ -28,12 +28,7 @@ from appliance.protocol.control_events import (
     TicketEvent,
 )
 from appliance.protocol.control_requests import CONTROL
-from appliance.protocol.conversation.codec import (
-    ErrorEvent,
-    HelloEvent,
-    ResultEvent,
-    UnknownEvent,
-)
+from appliance.protocol.conversation.codec import ErrorEvent, HelloEvent, ResultEvent, UnknownEvent
 from appliance.protocol.conversation.error_kinds import EXIT_STATUSES, ErrorKind, error_kind
 
 ENDED = EndedEvent(

@@ -10,9 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from appliance.domain.errors import BadRequestError
-from appliance.domain.measurements import (
-    EventKind,
-)
+from appliance.domain.measurements import EventKind
 from appliance.domain.record import Record
 from appliance.domain.words import Series
 from appliance.protocol.audit_socket import AUDIT

@@ -12,12 +12,7 @@ from appliance.adapters.profile_files.loading import parse_profile
 from appliance.domain.engine_build import EngineBuild
 from appliance.domain.errors import UnknownProfileError
 from appliance.domain.observed import Observed
-from appliance.domain.operations import (
-    Kind,
-    Operation,
-    Outcome,
-    Phase,
-)
+from appliance.domain.operations import Kind, Operation, Outcome, Phase
 from appliance.domain.profile import Applied, Need
 from appliance.domain.running_facts import SelfDescription
 from appliance.engines import ENGINES

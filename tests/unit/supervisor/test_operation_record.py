@@ -2,13 +2,7 @@
 
 from contextlib import aclosing
 
-from appliance.domain.operations import (
-    Goal,
-    Kind,
-    Operation,
-    Phase,
-    PhaseState,
-)
+from appliance.domain.operations import Goal, Kind, Operation, Phase, PhaseState
 from appliance.protocol.control_events import OperationChange, PhaseEvent
 from appliance.supervisor.operation_record import OperationRecord
 from tests.fakes.supervisor_ports import FakePorts

@@ -15,10 +15,7 @@ from typing import Any
 import pytest
 
 from appliance.adapters.key_file import FileKeys
-from appliance.domain.operations import (
-    Kind,
-    Outcome,
-)
+from appliance.domain.operations import Kind, Outcome
 from appliance.domain.profile import Handling
 from appliance.gateway.switch_requester import Busy, Done, Failed, ask_for_switch, cancel_switch
 from appliance.protocol.control import Exit

@@ -20,15 +20,7 @@ from appliance.adapters.applied.manifest import (
     read_manifest,
 )
 from appliance.domain.errors import StoreError
-from appliance.domain.profile import (
-    Applied,
-    Deadlines,
-    Endpoint,
-    Estimate,
-    Handling,
-    Need,
-    WarmUp,
-)
+from appliance.domain.profile import Applied, Deadlines, Endpoint, Estimate, Handling, Need, WarmUp
 from appliance.domain.words import Mark
 from tests.fakes.unit_specs import made, one_of_each
 

@@ -8,10 +8,7 @@ import pytest
 from appliance.adapters.profile_files.loading import load_profile, load_profiles, parse_profile
 from appliance.domain.claims import ALL_GPUS, CPU
 from appliance.domain.errors import ProfileError
-from appliance.domain.profile import (
-    Deadlines,
-    WarmUp,
-)
+from appliance.domain.profile import Deadlines, WarmUp
 from appliance.domain.profile_values import KvCache, Override, Thinking
 from appliance.domain.spec import NeedTable, Ordering, Patch, Profile, Speculative
 from appliance.domain.words import Mark

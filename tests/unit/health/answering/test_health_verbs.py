@@ -16,10 +16,7 @@ from appliance.adapters.sqlite.measurement_store import MeasurementStore
 from appliance.adapters.sqlite.state_store import StateStore
 from appliance.domain.alerts import TransitionKind
 from appliance.domain.errors import BadRequestError, BusyError, PermissionDeniedError
-from appliance.domain.measurements import (
-    EventKind,
-    MeasurementEvent,
-)
+from appliance.domain.measurements import EventKind, MeasurementEvent
 from appliance.domain.operators import TokenOperator
 from appliance.domain.profile import WarmUp
 from appliance.domain.words import Series

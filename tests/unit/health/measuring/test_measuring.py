@@ -8,10 +8,7 @@ from dataclasses import replace
 import pytest
 
 from appliance.adapters.kernel.cpu_shares import CpuCounters
-from appliance.domain.measurements import (
-    EventKind,
-    ProbeOutcome,
-)
+from appliance.domain.measurements import EventKind, ProbeOutcome
 from appliance.domain.profile import WarmUp
 from appliance.domain.words import Series
 from appliance.health.box_view import ProfileView

@@ -26,13 +26,7 @@ from appliance.protocol.health_socket import ProbeProgressEvent
 from appliance.protocol.lane import LaneOutcome
 from tests.fakes.health_clock import VirtualHealthClock
 from tests.fakes.probe_lane import FakeProbeLane, LaneAnswer, LaneRequest
-from tests.fakes.probed_engine import (
-    LlamaCppModel,
-    VllmModel,
-    event_stream,
-    prompt_of,
-    text_event,
-)
+from tests.fakes.probed_engine import LlamaCppModel, VllmModel, event_stream, prompt_of, text_event
 from tests.fakes.profiles import applied
 from tests.fakes.virtual_time import advance
 

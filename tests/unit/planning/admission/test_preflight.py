@@ -9,11 +9,7 @@ from appliance.domain.claims import NOTHING
 from appliance.domain.memory import DeviceMemory, GpuState, Holder, Quality
 from appliance.domain.observed import ActiveState, Observed, ObservedUnit
 from appliance.domain.operations import Goal, Kind
-from appliance.domain.profile import (
-    Applied,
-    Estimate,
-    Need,
-)
+from appliance.domain.profile import Applied, Estimate, Need
 from appliance.domain.words import Mark
 from appliance.planning.admission.findings import (
     BoxFacts,

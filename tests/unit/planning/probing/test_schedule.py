@@ -5,11 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from appliance.domain.measurements import (
-    EventKind,
-    ProbeKind,
-    ProbeOutcome,
-)
+from appliance.domain.measurements import EventKind, ProbeKind, ProbeOutcome
 from appliance.domain.words import Series
 from appliance.planning.probing.schedule import (
     DueProbe,

@@ -2,10 +2,7 @@
 
 from dataclasses import replace
 
-from appliance.domain.measurements import (
-    EventKind,
-    MeasurementEvent,
-)
+from appliance.domain.measurements import EventKind, MeasurementEvent
 from appliance.domain.words import Series
 from appliance.planning.regression.message import loss_sentence, rates
 

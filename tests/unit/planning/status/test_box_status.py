@@ -12,17 +12,9 @@ from hypothesis import strategies as st
 from appliance.domain.engine_build import EngineBuild
 from appliance.domain.observed import ActiveState, Observed, ObservedUnit
 from appliance.domain.operations import FOREVER, HoldUntil
-from appliance.domain.profile import (
-    Catalogue,
-    Endpoint,
-)
+from appliance.domain.profile import Catalogue, Endpoint
 from appliance.domain.words import Mark
-from appliance.planning.status.box_status import (
-    InstalledForm,
-    KnownRows,
-    build_status,
-    endpoint_of,
-)
+from appliance.planning.status.box_status import InstalledForm, KnownRows, build_status, endpoint_of
 from appliance.planning.status.document import (
     ProfileFileRow,
     ProfileFileState,

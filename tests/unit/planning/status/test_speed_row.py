@@ -6,9 +6,7 @@ from math import inf
 
 import pytest
 
-from appliance.domain.measurements import (
-    ProbeOutcome,
-)
+from appliance.domain.measurements import ProbeOutcome
 from appliance.domain.words import Series
 from appliance.planning.regression.detector_state import DetectorPhase
 from appliance.planning.speeds import SeriesSpeed, SpeedReport

@@ -19,10 +19,7 @@ from appliance.domain.operations import (
     Phase,
     PhaseState,
 )
-from appliance.domain.profile import (
-    Catalogue,
-    Need,
-)
+from appliance.domain.profile import Catalogue, Need
 from appliance.domain.words import Mark
 from appliance.planning.admission.findings import BoxFacts, Presence, ProfileFacts
 from appliance.planning.admission.preflight import findings, refusal

@@ -3,13 +3,7 @@
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from appliance.domain.alerts import (
-    AlertRule,
-    Severity,
-    Subject,
-    SubjectKind,
-    TransitionKind,
-)
+from appliance.domain.alerts import AlertRule, Severity, Subject, SubjectKind, TransitionKind
 from appliance.domain.words import Mark
 from appliance.planning.alerting.book.alert_book import (
     AlertCircumstances,
