@@ -237,7 +237,7 @@ class Listeners:
 class Acceptor:
     """Accepts the clients of one listening socket, and serves their owners in turn.
 
-    The kernel hands connections over in the order of their arrival, and each costs a hundred times
+    The kernel hands connections over in the order of their arrival, and each costs ten times
     as much to serve as to accept: a new client would wait for all first requests of a crowd that
     connects at once with it. So when more come than are served in a turn, all are accepted, and each
     owner has one served after the other. Of more than `_WAITING` the owner who has most loses the
@@ -317,7 +317,8 @@ class Acceptor:
             if not self._waiting:
                 return
             self._connect(self._next())
-        self._loop.call_soon(self._serve_waiting)
+        if self._waiting:
+            self._loop.call_soon(self._serve_waiting)
 
     def _next(self) -> socket.socket:
         """Return the oldest connection of the owner whose turn it is."""
