@@ -22,6 +22,7 @@ from appliance.adapters.files.regular import read_small_file, stamp
 from appliance.domain.errors import SettingsError, StoreError
 from appliance.domain.json_reader import decode_json
 from appliance.domain.paths import SETTINGS_FILE
+from appliance.domain.words import Mark
 from appliance.protocol.typed_json import from_json
 
 CACHED: Final = "settings.json"
@@ -88,7 +89,7 @@ class WatchSnapshot:
     name: str
     url: str | None
     unit: str | None
-    mark: str
+    mark: Mark
     every: float
 
 

@@ -11,7 +11,7 @@ from appliance.cli.terminal import Terminal
 from appliance.domain.measurements import Probe, RawTimings, rate_of
 from appliance.domain.words import Series
 from appliance.presentation.clock_times import utc_second
-from appliance.protocol.alert_requests import MOST_PROBES
+from appliance.protocol.alert_requests import MOST_RECORDS
 from appliance.protocol.conversation.codec import ErrorEvent, RequestRefusedError
 from appliance.protocol.health_socket import MeasurementsRequest, StoredProbeEvent
 
@@ -25,8 +25,8 @@ def stored_probes(arguments: Arguments, name: str, since_unix_s: float) -> Seque
     """Return every stored probe since then, oldest first; the agent answers page by page."""
     pages: list[Sequence[Probe]] = []
     until = None
-    while not pages or len(pages[-1]) == MOST_PROBES:
-        request = MeasurementsRequest(name, since_unix_s, MOST_PROBES, until)
+    while not pages or len(pages[-1]) == MOST_RECORDS:
+        request = MeasurementsRequest(name, since_unix_s, MOST_RECORDS, until)
         pages.append(_page(arguments, request))
         until = pages[-1][0].began_unix_s if pages[-1] else None
     return [probe for page in reversed(pages) for probe in page]

@@ -19,7 +19,7 @@ class Record(msgspec.Struct, frozen=True):
 
     def fields(self) -> dict[str, Any]:
         """Return the values by name, in the order of the fields."""
-        return {name: getattr(self, name) for name in self.__struct_fields__}
+        return msgspec.structs.asdict(self)
 
     def replaced(self, **changes: Any) -> Self:
         """Return a copy with other values."""

@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 
 SILENCE_S: Final = 2 * 3600.0
 """Usual length of a silence."""
-MOST_PROBES: Final = 1000
+MOST_RECORDS: Final = 1000
 """Most probes, events, benches or rows of the outbox in an answer."""
-MostOfKind = Annotated[int, msgspec.Meta(ge=1, le=MOST_PROBES)]
+MostRecords = Annotated[int, msgspec.Meta(ge=1, le=MOST_RECORDS)]
 
 
 class AlertsRequest(Record):
@@ -90,7 +90,7 @@ class OutboxRequest(Record):
     Answer: `result` with `rows`, newest first, and `delivery` as above.
     """
 
-    most: MostOfKind = 20
+    most: MostRecords = 20
     """At most 1000."""
 
 

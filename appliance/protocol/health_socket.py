@@ -12,10 +12,10 @@ from appliance.domain.words import Series
 from appliance.protocol.acting_request import ActingRequest
 from appliance.protocol.alert_requests import (
     ALERT_REQUESTS,
-    MOST_PROBES,
+    MOST_RECORDS,
     AlertEvent,
     AlertQuestion,
-    MostOfKind,
+    MostRecords,
 )
 from appliance.protocol.conversation.codec import CommonEvent, SocketTable
 from appliance.protocol.json_values import Json
@@ -68,7 +68,7 @@ class MeasurementsRequest(Record):
 
     name: str
     since_unix_s: UnixTime
-    most: MostOfKind = MOST_PROBES
+    most: MostRecords = MOST_RECORDS
     """At most 1000, the newest; likewise below."""
     until_unix_s: UnixTime | None = None
     """Only probes before this time, as for the page before another; None: all up to now."""
@@ -85,7 +85,7 @@ class MeasurementEventsRequest(Record):
     """Number of an event; later ones are told."""
     name: str | None = None
     """Profile; None: all, and the box."""
-    most: MostOfKind = MOST_PROBES
+    most: MostRecords = MOST_RECORDS
     follow: bool = False
     alerts_after: Whole | None = None
     """Number of a transition of an alert; later ones are told; null: none are."""
@@ -163,7 +163,7 @@ class BenchesRequest(Record):
     Answer: `result` with `benches`, newest first.
     """
 
-    most: MostOfKind = 20
+    most: MostRecords = 20
 
 
 HealthRequest = (
@@ -220,7 +220,7 @@ class MeasuredEvent(Record):
     @classmethod
     def of(cls, event: "MeasurementEvent") -> Self:
         """Return the event of the socket that tells a measurement event."""
-        return cls(**{name: getattr(event, name) for name in cls.__struct_fields__})
+        return msgspec.convert(event, cls, from_attributes=True)
 
 
 class ProbeProgressEvent(Record):

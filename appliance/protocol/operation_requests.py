@@ -8,7 +8,6 @@ from appliance.domain.record import Record
 
 MOST_OPERATIONS: Final = 500
 """Most operations in an answer: a line of 1 MiB holds them."""
-MostOperations = Annotated[int, msgspec.Meta(ge=1, le=MOST_OPERATIONS)]
 
 
 class OperationsRequest(Record):
@@ -17,5 +16,5 @@ class OperationsRequest(Record):
     Answer: `result` with the fields of `appliance.planning.status.document.OperationsSection`.
     """
 
-    most: MostOperations = 50
+    most: Annotated[int, msgspec.Meta(ge=1, le=MOST_OPERATIONS)] = 50
     """At most 500."""

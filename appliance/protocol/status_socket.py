@@ -12,7 +12,7 @@ from appliance.domain.record import Record
 from appliance.protocol.control_events import StatusEvent
 from appliance.protocol.conversation.codec import CommonEvent, SocketTable
 from appliance.protocol.json_values import Json
-from appliance.protocol.operation_requests import MostOperations, OperationsRequest
+from appliance.protocol.operation_requests import OperationsRequest
 
 _MOST_NUMBER: Final = 1 << 53
 WATCH_EVERY_S: Final = 10.0
@@ -103,7 +103,7 @@ class LogTailRequest(Record):
 
     name: str
     """Name of a profile."""
-    most: MostOperations = 100
+    most: Annotated[int, msgspec.Meta(ge=1, le=MOST_LOG_LINES)] = 100
     """Number of lines, at most 200."""
 
 

@@ -20,13 +20,18 @@ def from_json(kind: type[T], value: object) -> T:
     """Return the `kind` that a decoded JSON value stands for. Raises `JsonValueError`."""
     if not _is_finite(value):
         raise JsonValueError("a number is not finite")
+    return from_strict_json(kind, value)
+
+
+def from_strict_json(kind: type[T], value: object) -> T:
+    """Return what `from_json` does; the value has no NaN and no Infinity (`json_reader.parse_object`)."""
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
-        raise JsonValueError(fault_of(error)) from None
+        raise JsonValueError(_fault_of(error)) from None
 
 
-def fault_of(error: msgspec.ValidationError) -> str:
+def _fault_of(error: msgspec.ValidationError) -> str:
     """Return what is wrong with a value, after its field's name; the value itself is not shown."""
     text, _, place = str(error).partition(" - at `$")
     place = place.removeprefix(".").removesuffix("`")

@@ -9,7 +9,6 @@ from typing import Any, assert_never
 from appliance.domain.claims import claim_on
 from appliance.domain.errors import NotFoundError
 from appliance.domain.operations import FOREVER, Cause, Goal, Kind, Outcome
-from appliance.domain.words import Mark
 from appliance.planning.admission.findings import Level
 from appliance.planning.wording import joined, requester_name, short
 from appliance.protocol.control import Exit
@@ -173,7 +172,7 @@ class ControlVerbs:
                 told = {} if self._operations is None else await self._operations(most)
                 return ResultEvent(details=told)
             case MarkRequest(name, mark):
-                await self._supervisor.mark(name, Mark(mark), by=str(by))
+                await self._supervisor.mark(name, mark, by=str(by))
                 return _done(f"{name} is marked {mark}")
             case UncommitRequest(name, exclusive):
                 message, left = await self._supervisor.uncommit(
@@ -230,10 +229,7 @@ class ControlVerbs:
                 return OperationRequest(kind=Kind.STOP, names=names, by=by, drain_s=asked.drain_s)
             case RestartRequest(names):
                 return OperationRequest(
-                    kind=Kind.RESTART,
-                    names=names,
-                    by=by,
-                    drain_s=asked.drain_s,
+                    kind=Kind.RESTART, names=names, by=by, drain_s=asked.drain_s
                 )
             case HoldRequest(for_s):
                 until = FOREVER if for_s is None else self._now_unix_s() + for_s

@@ -4,15 +4,11 @@ import asyncio
 from collections.abc import Callable, Container, Sequence
 from typing import Final
 
-from appliance.domain.errors import BadRequestError, UnknownProfileError
+from appliance.domain.errors import UnknownProfileError
 from appliance.domain.plain_text import last_redraw, plain
 from appliance.planning.wording import short
 from appliance.ports import Clock, Host
-from appliance.protocol.status_socket import (
-    MOST_LOG_BYTES,
-    MOST_LOG_CHARACTERS,
-    MOST_LOG_LINES,
-)
+from appliance.protocol.status_socket import MOST_LOG_BYTES, MOST_LOG_CHARACTERS
 
 _REACHES_BACK_S: Final = 7 * 86_400.0
 
@@ -36,11 +32,8 @@ class LogReader:
         """Return the last lines of the log of a profile, oldest first.
 
         Raises:
-            BadRequestError: `most` is none of 1 to `MOST_LOG_LINES`.
             UnknownProfileError: there is no such profile.
         """
-        if not 1 <= most <= MOST_LOG_LINES:
-            raise BadRequestError(f'"most" is a number from 1 to {MOST_LOG_LINES}')
         if name not in self._names():
             raise UnknownProfileError(f'no profile "{short(name)}"')
         since_unix_s = max(0.0, self._clock.unix_s() - _REACHES_BACK_S)

@@ -201,7 +201,7 @@ class Supervisor:
         )
         self.tally = OperationTally()
         """Tally of the operations that ended since the start of this process."""
-        self._watches = {watch.name: Mark(watch.mark) for watch in settings.watch}
+        self._watches = {watch.name: watch.mark for watch in settings.watch}
         self._marked = 0
         """Number of marks that were set by this process."""
         self._marks: Mapping[str, Mark] = {}

@@ -9,7 +9,7 @@ from appliance.cli.event_lines import alert_event_line, event_line
 from appliance.cli.health_questions import talk
 from appliance.cli.terminal import Streams
 from appliance.domain.errors import UnreachableError
-from appliance.protocol.alert_requests import MOST_PROBES, AlertEvent
+from appliance.protocol.alert_requests import MOST_RECORDS, AlertEvent
 from appliance.protocol.control import Exit
 from appliance.protocol.conversation.codec import ErrorEvent, RequestRefusedError
 from appliance.protocol.health_socket import MeasuredEvent, MeasurementEventsRequest
@@ -34,13 +34,13 @@ def run(arguments: Arguments, streams: Streams) -> int:
     """
     most = _LAST if arguments.lines is None else arguments.lines
     told = _Told()
-    _tell(arguments, streams, told, min(max(most, 1), MOST_PROBES))
+    _tell(arguments, streams, told, min(max(most, 1), MOST_RECORDS))
     if told == _Told() and not arguments.follow:
         streams.err.line("nothing has happened: no alert, and no event was measured")
     while arguments.follow:
         time.sleep(_PAUSE_S)
         try:
-            _tell(arguments, streams, told, MOST_PROBES)
+            _tell(arguments, streams, told, MOST_RECORDS)
         except UnreachableError:
             continue
     return int(Exit.OK)

@@ -311,11 +311,7 @@ class ClientConnection(asyncio.Protocol):
         elif body.complete:
             self._body = None
             self._overrun = body.overrun
-            if head.coding is not None and body.data:
-                # As it lies: a copy of 63 MiB takes 30 ms.
-                self._decode(head.coding, body.data)
-            else:
-                self._start_exchange(head, bytes(body.data))
+            self._start_exchange(head, body.data)
         elif len(body.data) >= body.pause_at:
             body.pause_at = len(body.data) + BODY_TURN_BYTES
             self.block_reading(blocked=True)
@@ -364,23 +360,25 @@ class ClientConnection(asyncio.Protocol):
 
     # Exchanges and their end.
 
-    def _start_exchange(self, head: RequestHead, body: bytes, *, decoded: bool = False) -> None:
-        if head.coding is not None and body and not decoded:
-            self._decode(head.coding, body)
-            return
+    def _start_exchange(
+        self, head: RequestHead, body: bytes | bytearray, *, decoded: bool = False
+    ) -> None:
         self._state = _BUSY
         self.deadline_s = inf
+        if head.coding is not None and body and not decoded:
+            # As it lies: a copy of 63 MiB takes 30 ms.
+            self._decode(head.coding, body)
+            return
         relay = self._relay
         close = head.close or self._overrun or relay.closing
-        exchange = self._exchange = Exchange(relay, self, head, body, self._key, close=close)
+        exchange = Exchange(relay, self, head, bytes(body), self._key, close=close)
+        self._exchange = exchange
         if self._rest and not self._count_ahead():
             return
         exchange.start()
 
     def _decode(self, coding: Coding, body: bytes | bytearray) -> None:
         """Decode a body in steps, between which all other clients are served."""
-        self._state = _BUSY
-        self.deadline_s = inf
         decoder = self._decoder = BodyDecoder(coding, body, self._relay.body_bytes)
         self._decoder_bytes = len(body)
         if not self._rest or self._count_ahead():

@@ -111,7 +111,7 @@ class WatchChecks:
 
 def _mark(entry: WatchSnapshot, marks: Mapping[str, str]) -> Mark:
     told = marks.get(entry.name, "")
-    return Mark(told if told in set(Mark) else entry.mark)
+    return Mark(told) if told in set(Mark) else entry.mark
 
 
 def _state(

@@ -13,8 +13,6 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, Generic, TypeVar
 
-import msgspec
-
 from appliance import __version__
 from appliance.domain.errors import ApplianceError, BadRequestError
 from appliance.domain.json_reader import parse_object
@@ -23,7 +21,7 @@ from appliance.protocol.acting_request import ActingRequest
 from appliance.protocol.control import Exit
 from appliance.protocol.conversation.error_kinds import EXIT_STATUSES, ErrorKind, kind_of_answer
 from appliance.protocol.json_values import Json, encode_json, text_in, whole_in
-from appliance.protocol.typed_json import fault_of
+from appliance.protocol.typed_json import JsonValueError, from_strict_json
 
 RequestT = TypeVar("RequestT", bound=Record)
 EventT = TypeVar("EventT", bound=Record)
@@ -207,9 +205,9 @@ class SocketTable(Generic[RequestT, EventT]):
         """Return the record of a type that a request's arguments make. Raises `BadRequestError`."""
         given = {name: _once(value) for name, value in args.items() if value is not None}
         try:
-            return msgspec.convert(given, form)
-        except msgspec.ValidationError as error:
-            raise BadRequestError(fault_of(error)) from None
+            return from_strict_json(form, given)
+        except JsonValueError as error:
+            raise BadRequestError(str(error)) from None
 
     # --- events
 
@@ -235,15 +233,15 @@ class SocketTable(Generic[RequestT, EventT]):
                     f for key, f in self.results.items() if whole_in(document, key) is not None
                 )
                 form = next(marked, None)
-                return _result(document) if form is None else _read(form, document)
+                return _result(document) if form is None else from_strict_json(form, document)
             case "error":
                 kind = kind_of_answer(text_in(document, "error"), _exit_in(document, "exit"))
                 return ErrorEvent(kind, text_in(document, "message"))
             case "hello":
-                return _read(HelloEvent, document)
+                return from_strict_json(HelloEvent, document)
             case _:
                 form = self.events.get(name)
-                return UnknownEvent(name) if form is None else _read(form, document)
+                return UnknownEvent(name) if form is None else from_strict_json(form, document)
 
 
 def refusal_line(kind: ErrorKind, message: str) -> bytes:
@@ -276,13 +274,6 @@ def _once(value: object) -> object:
     if isinstance(value, list) and all(isinstance(one, str) for one in value):
         return list(dict.fromkeys(value))
     return value
-
-
-def _read(form: type[RecordT], document: Json) -> RecordT:
-    try:
-        return msgspec.convert(document, form)
-    except msgspec.ValidationError as error:
-        raise ValueError(fault_of(error)) from None
 
 
 def _result(document: Json) -> ResultEvent:

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Path, Query
 from starlette.responses import JSONResponse
 
 from appliance.protocol.alert_requests import (
-    MOST_PROBES,
+    MOST_RECORDS,
     AlertRequest,
     AlertsRequest,
     OutboxRequest,
@@ -39,7 +39,7 @@ def alert_records_router(box: BoxSource) -> APIRouter:
 
     @router.get("/outbox", responses=responses_of(messages))
     async def outbox(
-        most: Annotated[int, Query(description="Most rows.", ge=1, le=MOST_PROBES)] = 20,
+        most: Annotated[int, Query(description="Most rows.", ge=1, le=MOST_RECORDS)] = 20,
     ) -> JSONResponse:
         """Return the newest messages to targets and what became of them, and figures of the delivery."""
         return JSONResponse(dict(await box.ask_agent(OutboxRequest(most))))

@@ -4,7 +4,7 @@ An operation is answered with 202 and its `Location` as soon as the supervisor h
 with an `Idempotency-Key` can be repeated for a day: it is the same operation.
 """
 
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Annotated, Any, Final, Self
 
 from fastapi import APIRouter, Body, Depends, Header, Path, Response
 from fastapi.security import HTTPBearer
@@ -124,7 +124,7 @@ class RehearsalBody(ChangeBody):
 class MarkBody(ChangeBody):
     """Mark of a profile."""
 
-    mark: Literal["live", "standby", "retired"] = Field(description="Who is told about it.")
+    mark: Mark = Field(description="Who is told about it.")
 
 
 class SilenceBody(ChangeBody):
@@ -257,7 +257,7 @@ def _add_operations(router: APIRouter, actions: BoxActions) -> None:
     @router.put("/profiles/{name}/mark", tags=["profiles"])
     async def mark(name: Name, body: MarkBody, asker: Asker) -> ActionDone:
         """Set the mark of a profile or watch."""
-        request = MarkRequest(name, Mark(body.mark))
+        request = MarkRequest(name, body.mark)
         done = await actions.operate(ActingRequest(asker.token, request))
         return ActionDone(message=done.message if isinstance(done, ResultEvent) else "")
 

@@ -1,14 +1,14 @@
 """Resources of the status API about the past: history, events, operations."""
 
 import time
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Path, Query
 from starlette.responses import JSONResponse
 
 from appliance.domain.words import Series
 from appliance.planning.status.document import OperationsSection, RecordedOperation
-from appliance.protocol.alert_requests import MOST_PROBES, AlertEvent
+from appliance.protocol.alert_requests import MOST_RECORDS, AlertEvent
 from appliance.protocol.health_socket import (
     HistoryRequest,
     MeasuredEvent,
@@ -66,7 +66,7 @@ def records_router(box: BoxSource) -> APIRouter:
     async def events(
         since: Since = None,
         most: Annotated[
-            int, Query(description="Most of each kind, the newest.", ge=1, le=MOST_PROBES)
+            int, Query(description="Most of each kind, the newest.", ge=1, le=MOST_RECORDS)
         ] = 200,
     ) -> JSONResponse:
         """Return measurement events and transitions of alerts, of the whole box."""
@@ -116,14 +116,10 @@ def _add_profile_records(router: APIRouter, box: BoxSource) -> None:
     async def history(
         profile: ProfileQuery,
         since: Since = None,
-        series: Annotated[
-            Literal["decode", "prefill"] | None, Query(description="Series; absent: both.")
-        ] = None,
+        series: Annotated[Series | None, Query(description="Series; absent: both.")] = None,
     ) -> JSONResponse:
         """Return the measured rates of one profile over time, with its baseline and events."""
-        answer = await box.ask_agent(
-            HistoryRequest(profile, _since(since), series and Series(series))
-        )
+        answer = await box.ask_agent(HistoryRequest(profile, _since(since), series))
         return JSONResponse(dict(answer))
 
     recorded = AnswerExample(StatesDocument, "The record.")

@@ -80,11 +80,14 @@ def _answer(operation: Mapping[str, Any]) -> str:
 
 
 def _schema(name: str, schema: Mapping[str, Any]) -> Iterator[str]:
-    properties = schema.get("properties")
-    if not properties:
+    properties = schema.get("properties", {})
+    if not properties and "enum" not in schema:
         return
     yield f"### {name}\n"
     yield f"{_line(schema.get('description', ''))}\n"
+    if not properties:
+        yield f"{_type(schema)}\n"
+        return
     rows = ["| Key | Value | Meaning |", "| --- | --- | --- |"]
     for key, value in properties.items():
         meaning = _line(value.get("description", "")) or " "

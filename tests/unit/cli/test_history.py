@@ -13,7 +13,7 @@ from appliance.domain.measurements import EventKind, MeasurementEvent, ProbeOutc
 from appliance.domain.words import Series
 from appliance.planning.history import RateSummary, summarise
 from appliance.planning.speeds import BaselineReport, SeriesBaseline
-from appliance.protocol.alert_requests import MOST_PROBES
+from appliance.protocol.alert_requests import MOST_RECORDS
 from appliance.protocol.conversation.codec import ErrorEvent, ResultEvent
 from appliance.protocol.health_socket import StoredProbeEvent
 from tests.fakes.cli_box import CliBox
@@ -199,13 +199,13 @@ def test_the_profile_that_was_measured_last_needs_no_name(socket: Path) -> None:
 def test_raw_probes_come_page_by_page(socket: Path) -> None:
     """Each page ends where the newer one begins, and the oldest probe is first."""
     failed = replace(probe(MONDAY), outcome=ProbeOutcome.FAILED, raw=None, detail="no answer")
-    newer = [StoredProbeEvent.of(probe(MONDAY + 60 + n)) for n in range(MOST_PROBES)]
+    newer = [StoredProbeEvent.of(probe(MONDAY + 60 + n)) for n in range(MOST_RECORDS)]
     pages = ([*newer, ResultEvent()], [StoredProbeEvent.of(failed), ResultEvent()])
     with FakeHealthAgent(socket, {}, turns={"measurements": [*pages, *pages]}) as agent:
         table = list(csv.DictReader(io.StringIO(call("history", "genesis", "--raw").out)))
         lines = call("history", "genesis", "--raw", "--json").out.splitlines()
     assert agent.requests[1]["args"]["until_unix_s"] == MONDAY + 60  # type: ignore[index]
-    assert len(table) == len(lines) == MOST_PROBES + 1
+    assert len(table) == len(lines) == MOST_RECORDS + 1
     assert (table[0]["outcome"], table[0]["decode_s"], table[0]["detail"]) == (
         "failed",
         "",

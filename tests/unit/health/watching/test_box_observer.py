@@ -15,6 +15,7 @@ from appliance.domain.memory import GpuState
 from appliance.domain.names import GATEWAY_UNIT, SUPERVISOR_UNIT, unit_of
 from appliance.domain.observed import ActiveState
 from appliance.domain.profile import Catalogue
+from appliance.domain.words import Mark
 from appliance.health.box_view import NOT_CONNECTED, BoxView
 from appliance.health.watching.box_observer import BoxObserver, disk_looks
 from appliance.health.watching.engine_checks import EngineChecks
@@ -35,7 +36,7 @@ from tests.fakes.virtual_time import advance
 pytestmark = pytest.mark.virtual_time
 
 BOOTED_UNIX_S = 1_760_000_000.0
-OLD = WatchSnapshot(name="old", url=None, unit="vllm.service", mark="live", every=30.0)
+OLD = WatchSnapshot(name="old", url=None, unit="vllm.service", mark=Mark.LIVE, every=30.0)
 LISTENER = Listener(address="0.0.0.0", port=80, pid=7, process="x")  # noqa: S104
 
 

@@ -14,8 +14,8 @@ from tests.fakes.virtual_time import advance
 
 pytestmark = pytest.mark.virtual_time
 
-NAS = WatchSnapshot(name="nas", url="http://nas/", unit=None, mark="live", every=30.0)
-OLD = WatchSnapshot(name="old", url=None, unit="vllm.service", mark="standby", every=30.0)
+NAS = WatchSnapshot(name="nas", url="http://nas/", unit=None, mark=Mark.LIVE, every=30.0)
+OLD = WatchSnapshot(name="old", url=None, unit="vllm.service", mark=Mark.STANDBY, every=30.0)
 
 
 class Nas:
