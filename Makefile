@@ -27,8 +27,8 @@ fast: $(VENV)/.complete
 	$(BIN)/python -m pytest -m "not system and not gpu and not slow" --hypothesis-profile=quick
 
 # Tests that reach every branch of the core, of which `make coverage` is the proof: that takes twice their time.
-CORE_TESTS := $(addprefix tests/unit/,domain engines planning install supervisor gateway/http \
-  $(addprefix adapters/,applied files model_files profile_files toml))
+CORE_TESTS := $(addprefix tests/unit/,model engines alerts profiles routing speed status switch install supervisor gateway/http \
+  $(addprefix system/,applied files model_files profile_files toml))
 
 ## nightly: what takes too long for each change: coverage of the core, growth of times, smuggling, fuzz, full searches
 nightly: $(VENV)/.complete

@@ -7,7 +7,7 @@ Status   Why
 1        a part of the daemon cannot go on; the journal says why, and systemd starts it again
 =======  ======================================================================================
 
-With settings that are wrong it waits for others (`appliance.settings_wait`).
+With settings that are wrong it waits for others (`appliance.settings.wait`).
 """
 
 import asyncio
@@ -20,13 +20,13 @@ import sys
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Final, Never
 
-from appliance.adapters.systemd.daemon import Readiness, log_to_journal, named_sockets
-from appliance.domain.errors import ApplianceError
-from appliance.domain.journal_events import JournalEvent, event_fields
-from appliance.domain.plain_text import plain
-from appliance.protocol.control import Exit
-from appliance.settings_snapshot import SettingsSnapshot, settings_sources, take_snapshot
-from appliance.settings_wait import SettingsWait
+from appliance.model.errors import ApplianceError
+from appliance.model.journal_events import JournalEvent, event_fields
+from appliance.model.plain_text import plain
+from appliance.settings.snapshot import SettingsSnapshot, settings_sources, take_snapshot
+from appliance.settings.wait import SettingsWait
+from appliance.system.systemd.daemon import Readiness, log_to_journal, named_sockets
+from appliance.wire.control import Exit
 
 _log = logging.getLogger(__name__)
 

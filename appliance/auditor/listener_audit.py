@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
-from appliance.adapters.kernel.processes import HoldingProcess, backend_unit, control_group, pids
-from appliance.adapters.kernel.tcp_listeners import TcpListener, open_sockets, tcp_listeners
-from appliance.adapters.kernel.text_files import PROC
-from appliance.domain.errors import ApplianceError
-from appliance.protocol.audit_socket import Listener
+from appliance.model.errors import ApplianceError
+from appliance.system.kernel.processes import HoldingProcess, backend_unit, control_group, pids
+from appliance.system.kernel.tcp_listeners import TcpListener, open_sockets, tcp_listeners
+from appliance.system.kernel.text_files import PROC
+from appliance.wire.audit_socket import Listener
 
 _WITHIN_S: Final = 2.0
 _MOST_DESCRIPTORS: Final = 1 << 18

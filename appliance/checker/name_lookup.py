@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from appliance.domain.errors import ApplianceError
+from appliance.model.errors import ApplianceError
 
 _MOST: Final = 8
 """Lookups at one time."""

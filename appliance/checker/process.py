@@ -2,15 +2,15 @@
 
 from collections.abc import AsyncGenerator
 
-from appliance.adapters.systemd.activation import serve_activated
-from appliance.adapters.systemd.daemon import Readiness
 from appliance.checker.name_lookup import NameLookup
 from appliance.checker.url_check import UrlChecker
-from appliance.domain.names import CHECK_SOCKET_UNIT
-from appliance.domain.service_lines import CheckTally
-from appliance.protocol.check_socket import CHECK, CheckEvent, CheckRequest
-from appliance.protocol.conversation.codec import ResultEvent
-from appliance.protocol.unix_server import Peer
+from appliance.model.names import CHECK_SOCKET_UNIT
+from appliance.model.service_lines import CheckTally
+from appliance.system.systemd.activation import serve_activated
+from appliance.system.systemd.daemon import Readiness
+from appliance.wire.check_socket import CHECK, CheckEvent, CheckRequest
+from appliance.wire.conversation.codec import ResultEvent
+from appliance.wire.unix_server import Peer
 
 _checker = UrlChecker(NameLookup())
 _tally = CheckTally()

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from appliance.cli.terminal import Style, Terminal
 from appliance.presentation.alert_texts import alert_severity, alert_text, alerts_of, subject_name
-from appliance.protocol.json_values import Json, text_in
+from appliance.wire.json_values import Json, text_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
     from typing import Final
 
-    from appliance.planning.status.document import AlertSection
+    from appliance.status.document import AlertSection
 
 STYLES: Final = {"critical": Style.RED, "warning": Style.YELLOW}
 

@@ -3,9 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from appliance.adapters.systemd.unit_store import ApplyBusyError
 from appliance.cli.terminal import Streams
-from appliance.domain.errors import ApplianceError, PermissionDeniedError
 from appliance.install.apply import (
     ApplyOptions,
     ApplyReport,
@@ -13,10 +11,12 @@ from appliance.install.apply import (
     ServiceManager,
     run_apply,
 )
-from appliance.planning.units.apply_plan import Action, Step
-from appliance.planning.units.drift import Drift, DriftKind
-from appliance.protocol.control import Exit
-from appliance.settings import Settings
+from appliance.model.errors import ApplianceError, PermissionDeniedError
+from appliance.settings.schema import Settings
+from appliance.switch.units.apply_plan import Action, Step
+from appliance.switch.units.drift import Drift, DriftKind
+from appliance.system.systemd.unit_store import ApplyBusyError
+from appliance.wire.control import Exit
 
 
 def apply_profiles(

@@ -10,8 +10,8 @@ from appliance import __version__
 from appliance.cli.grammar import PROGRAM, SOCKET_HELP, VERBS, ArgumentValueError, VerbGrammar
 from appliance.cli.terminal import standard_streams
 from appliance.cli.untranslated import argparse
-from appliance.planning.wording import closest
-from appliance.protocol.control import Exit
+from appliance.model.wording import closest
+from appliance.wire.control import Exit
 
 Completer = Callable[..., Iterable[str]]
 """Function that argcomplete calls with keyword arguments while the shell asks."""

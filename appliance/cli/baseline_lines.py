@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from appliance.planning.status.speed_row import band_text, change_text, rate_text
 from appliance.presentation.clock_times import local_minute
-from appliance.protocol.json_values import Json, number_in, objects_in, text_in
+from appliance.status.speed_row import band_text, change_text, rate_text
+from appliance.wire.json_values import Json, number_in, objects_in, text_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ _LEARNS: Final = frozenset({"unset", "learning"})
 
 
 def show_baselines(report: Json, terminal: Terminal) -> None:
-    """Print a baseline report (`appliance.planning.speeds.BaselineReport`)."""
+    """Print a baseline report (`appliance.speed.speeds.BaselineReport`)."""
     for line in _baseline_lines(report):
         terminal.line(line, hang=_NAME_WIDTH + 1)
 

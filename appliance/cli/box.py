@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from appliance.cli.arguments import Arguments
 from appliance.cli.paths import Places, find_places
-from appliance.domain.errors import PermissionDeniedError, UnknownProfileError, UnreachableError
-from appliance.planning.wording import no_such_profile
-from appliance.protocol.control_requests import CONTROL, StatusRequest
-from appliance.protocol.conversation.client import ask
-from appliance.protocol.conversation.codec import RequestRefusedError
+from appliance.model.errors import PermissionDeniedError, UnknownProfileError, UnreachableError
+from appliance.model.wording import no_such_profile
+from appliance.wire.control_requests import CONTROL, StatusRequest
+from appliance.wire.conversation.client import ask
+from appliance.wire.conversation.codec import RequestRefusedError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from appliance.planning.status.document import ProfileRow, StatusDocument
+    from appliance.status.document import ProfileRow, StatusDocument
 
 
 def places_of(arguments: Arguments) -> Places:

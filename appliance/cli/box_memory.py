@@ -4,16 +4,16 @@ import asyncio
 import contextlib
 from pathlib import Path
 
-from appliance.adapters.host import LinuxHost
 from appliance.cli.catalogue import catalogue_of
 from appliance.cli.offline_status import observed_from, show_units
 from appliance.cli.paths import find_places
-from appliance.domain.errors import StoreError, UnitError
-from appliance.domain.paths import BUILDS
-from appliance.domain.profile import Catalogue
-from appliance.planning.admission.prediction import Leaving
-from appliance.planning.proposing.proposal_box import ProposalBox, proposal_box
-from appliance.settings import Settings
+from appliance.model.errors import StoreError, UnitError
+from appliance.model.paths import BUILDS
+from appliance.model.profile import Catalogue
+from appliance.profiles.proposing.proposal_box import ProposalBox, proposal_box
+from appliance.settings.schema import Settings
+from appliance.switch.admission.prediction import Leaving
+from appliance.system.host import LinuxHost
 
 
 def read_proposal_box(settings: Settings) -> ProposalBox:

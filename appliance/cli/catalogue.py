@@ -5,11 +5,11 @@ Apart from `appliance.cli.box`, because a status by the supervisor does without 
 
 from pathlib import Path
 
-from appliance.adapters.applied.manifest import read_manifest
 from appliance.cli.paths import Places
-from appliance.domain.errors import UnknownProfileError
-from appliance.domain.profile import Applied, Catalogue
-from appliance.planning.wording import no_such_profile
+from appliance.model.errors import UnknownProfileError
+from appliance.model.profile import Applied, Catalogue
+from appliance.model.wording import no_such_profile
+from appliance.system.applied.manifest import read_manifest
 
 
 def catalogue_of(places: Places) -> Catalogue:

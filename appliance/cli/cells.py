@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import unicodedata
 
-from appliance.domain.plain_text import plain
+from appliance.model.plain_text import plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

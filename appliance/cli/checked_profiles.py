@@ -5,13 +5,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from appliance.adapters.build_records import CurrentBuilds
-from appliance.adapters.files.access import follow
-from appliance.adapters.model_files.reading import read_adapter_ranks, read_model
-from appliance.adapters.profile_files.loading import SUFFIX, load_profile, source_of
-from appliance.adapters.systemd.systemctl import Systemctl
-from appliance.domain.errors import ProfileError, UnknownProfileError
-from appliance.domain.paths import BUILDS
 from appliance.install.profile_specs import (
     CompiledProfiles,
     context_of,
@@ -19,10 +12,17 @@ from appliance.install.profile_specs import (
     load_specs,
     renderable,
 )
-from appliance.planning.units.backend_unit import problem
-from appliance.planning.units.specs import Layout, UnitSpec, spec_of
-from appliance.planning.wording import no_such_profile
-from appliance.settings import Settings, load_settings
+from appliance.model.errors import ProfileError, UnknownProfileError
+from appliance.model.paths import BUILDS
+from appliance.model.wording import no_such_profile
+from appliance.settings.schema import Settings, load_settings
+from appliance.switch.units.backend_unit import problem
+from appliance.switch.units.specs import Layout, UnitSpec, spec_of
+from appliance.system.build_records import CurrentBuilds
+from appliance.system.files.access import follow
+from appliance.system.model_files.reading import read_adapter_ranks, read_model
+from appliance.system.profile_files.loading import SUFFIX, load_profile, source_of
+from appliance.system.systemd.systemctl import Systemctl
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

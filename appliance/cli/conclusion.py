@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 
 from appliance.cli.terminal import Streams
-from appliance.domain.amounts import duration
-from appliance.planning.wording import joined
-from appliance.protocol.control import Exit
-from appliance.protocol.control_events import ClosingEvent, EndedEvent
-from appliance.protocol.conversation.codec import ErrorEvent
-from appliance.protocol.conversation.error_kinds import EXIT_STATUSES
-from appliance.protocol.json_values import number_in
+from appliance.model.amounts import duration
+from appliance.model.wording import joined
+from appliance.wire.control import Exit
+from appliance.wire.control_events import ClosingEvent, EndedEvent
+from appliance.wire.conversation.codec import ErrorEvent
+from appliance.wire.conversation.error_kinds import EXIT_STATUSES
+from appliance.wire.json_values import number_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -10,12 +10,12 @@ from appliance.cli.conclusion import exit_status
 from appliance.cli.failures import CliError
 from appliance.cli.table import Column, fitted
 from appliance.cli.terminal import Streams, Terminal
-from appliance.domain.errors import UnreachableError
-from appliance.protocol.control import Exit
-from appliance.protocol.control_requests import CONTROL, KeyRequest, TokenRequest
-from appliance.protocol.conversation.client import Conversation
-from appliance.protocol.conversation.codec import ErrorEvent, RequestRefusedError, ResultEvent
-from appliance.protocol.json_values import Json, objects_in, text_in
+from appliance.model.errors import UnreachableError
+from appliance.wire.control import Exit
+from appliance.wire.control_requests import CONTROL, KeyRequest, TokenRequest
+from appliance.wire.conversation.client import Conversation
+from appliance.wire.conversation.codec import ErrorEvent, RequestRefusedError, ResultEvent
+from appliance.wire.json_values import Json, objects_in, text_in
 
 DeskRequest = KeyRequest | TokenRequest
 

@@ -9,8 +9,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
-    from appliance.protocol.alert_requests import AlertEvent
-    from appliance.protocol.health_socket import MeasuredEvent
+    from appliance.wire.alert_requests import AlertEvent
+    from appliance.wire.health_socket import MeasuredEvent
 
 _GLYPHS: Final = {
     "regression": "▼",

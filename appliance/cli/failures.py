@@ -1,6 +1,6 @@
 """Errors of the command line, and the exit status after each error."""
 
-from appliance.domain.errors import (
+from appliance.model.errors import (
     ApplianceError,
     PermissionDeniedError,
     ProfileError,
@@ -9,9 +9,9 @@ from appliance.domain.errors import (
     UnknownProfileError,
     UnreachableError,
 )
-from appliance.protocol.control import Exit
-from appliance.protocol.conversation.codec import RequestRefusedError
-from appliance.protocol.conversation.error_kinds import EXIT_STATUSES
+from appliance.wire.control import Exit
+from appliance.wire.conversation.codec import RequestRefusedError
+from appliance.wire.conversation.error_kinds import EXIT_STATUSES
 
 
 class CliError(ApplianceError):

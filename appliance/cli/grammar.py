@@ -8,10 +8,10 @@ generated from it.
 
 from __future__ import annotations
 
-from appliance.domain.errors import ApplianceError
-from appliance.domain.record import Record
-from appliance.domain.words import Mark, Series
-from appliance.protocol.control import DAYS
+from appliance.model.errors import ApplianceError
+from appliance.model.record import Record
+from appliance.model.words import Mark, Series
+from appliance.wire.control import DAYS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ _MOST_CONTEXT: Final = (1 << 24) - 1
 _MOST_DIGITS: Final = 8
 _MODULES: Final = "appliance.cli.verbs"
 SEVERITIES: Final = ("critical", "warning", "info")
-"""Values of `appliance.domain.alerts.Severity`, which takes time to import."""
+"""Values of `appliance.model.alerts.Severity`, which takes time to import."""
 
 
 class ArgumentValueError(ApplianceError):
@@ -653,7 +653,7 @@ def _drain(parser: VerbParser) -> None:
 
 def _duration(text: str) -> float:
     # The patterns of that module take a millisecond to compile.
-    from appliance.domain.quantities import duration_s  # noqa: PLC0415
+    from appliance.model.quantities import duration_s  # noqa: PLC0415
 
     seconds = duration_s(text)
     if seconds is None:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from appliance.cli.arguments import Arguments
 from appliance.cli.box import places_of
 from appliance.cli.failures import CliError
-from appliance.planning.wording import joined
-from appliance.protocol.control import Exit
-from appliance.protocol.conversation.client import Conversation, ask
-from appliance.protocol.conversation.codec import ResultEvent
-from appliance.protocol.health_socket import HEALTH, SpeedsRequest
-from appliance.protocol.json_values import Json, number_in, object_in
+from appliance.model.wording import joined
+from appliance.wire.control import Exit
+from appliance.wire.conversation.client import Conversation, ask
+from appliance.wire.conversation.codec import ResultEvent
+from appliance.wire.health_socket import HEALTH, SpeedsRequest
+from appliance.wire.json_values import Json, number_in, object_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from appliance.protocol.health_socket import HealthEvent, HealthRequest
+    from appliance.wire.health_socket import HealthEvent, HealthRequest
 
 
 def result_of(arguments: Arguments, request: HealthRequest) -> ResultEvent:

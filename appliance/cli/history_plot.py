@@ -7,10 +7,10 @@ from typing import Any, Final
 from appliance.cli.baseline_lines import UNITS
 from appliance.cli.failures import CliError
 from appliance.cli.plot import new_chart, write_chart
-from appliance.planning.history import RateSummary
 from appliance.presentation.speed_history import History
-from appliance.protocol.control import Exit
-from appliance.protocol.json_values import number_in
+from appliance.status.history import RateSummary
+from appliance.wire.control import Exit
+from appliance.wire.json_values import number_in
 
 _DASHED: Final = {"width": 1, "dasharray": "6, 4"}
 _MARGIN: Final = 0.1

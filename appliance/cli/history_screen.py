@@ -8,12 +8,12 @@ from appliance.cli.baseline_lines import UNITS, level_text
 from appliance.cli.event_lines import event_line
 from appliance.cli.table import Column, fitted
 from appliance.cli.terminal import Style, Terminal
-from appliance.domain.amounts import age
-from appliance.planning.history_calendar import CalendarLine, Unit, begin_of, calendar_lines
-from appliance.planning.status.speed_row import change_text, rate_text, sparkline
+from appliance.model.amounts import age
 from appliance.presentation.speed_history import History
-from appliance.protocol.health_socket import MeasuredEvent
-from appliance.protocol.json_values import Json, number_in
+from appliance.status.history_calendar import CalendarLine, Unit, begin_of, calendar_lines
+from appliance.status.speed_row import change_text, rate_text, sparkline
+from appliance.wire.health_socket import MeasuredEvent
+from appliance.wire.json_values import Json, number_in
 
 _LABELS: Final[Mapping[Unit, str]] = {
     "hour": "%a %d %b %H:00",

@@ -9,8 +9,8 @@ import sys
 from appliance.cli.arguments import Arguments, read_usual
 from appliance.cli.failures import status_of
 from appliance.cli.terminal import Streams, standard_streams
-from appliance.domain.errors import ApplianceError
-from appliance.protocol.control import Exit
+from appliance.model.errors import ApplianceError
+from appliance.wire.control import Exit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

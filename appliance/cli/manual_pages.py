@@ -21,7 +21,7 @@ from appliance.cli.grammar_reference import (
     shown_argument,
 )
 from appliance.cli.untranslated import argparse
-from appliance.domain import paths
+from appliance.model import paths
 
 _SUFFIX: Final = ".1"
 _DOCS: Final = "/usr/local/share/appliance/docs"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from appliance.domain.amounts import parts_text
-from appliance.protocol.json_values import Json, number_in, object_in, objects_in, text_in
+from appliance.model.amounts import parts_text
+from appliance.wire.json_values import Json, number_in, object_in, objects_in, text_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ def need_lines(estimate: Json) -> Iterator[tuple[str, str]]:
     """Return pairs of a label and a text: the parts in each place, now and with a setting changed.
 
     Args:
-        estimate: As `appliance.planning.need_parts.EstimateRow`; empty: there is none.
+        estimate: As `appliance.switch.need_parts.EstimateRow`; empty: there is none.
     """
     if not estimate:
         return

@@ -6,14 +6,14 @@ import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from appliance.adapters.files.durable import is_there, write_files, write_new_files
-from appliance.adapters.profile_files.loading import SUFFIX, load_profiles
 from appliance.cli.failures import CliError
-from appliance.domain.errors import ProfileError
-from appliance.domain.spec import Profile
-from appliance.planning.importing.profile_draft import HostFacts
-from appliance.protocol.control import Exit
-from appliance.settings import Settings
+from appliance.model.errors import ProfileError
+from appliance.model.spec import Profile
+from appliance.profiles.foreign.profile_draft import HostFacts
+from appliance.settings.schema import Settings
+from appliance.system.files.durable import is_there, write_files, write_new_files
+from appliance.system.profile_files.loading import SUFFIX, load_profiles
+from appliance.wire.control import Exit
 
 
 def host_facts(settings: Settings, output: Path | None, *, replaced: str = "") -> HostFacts:

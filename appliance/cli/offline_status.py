@@ -12,21 +12,21 @@ from pathlib import Path
 from typing import Final
 
 from appliance import __version__
-from appliance.adapters.applied.manifest import EditWatch, recover_manifest
-from appliance.adapters.commitment import FileCommitment
-from appliance.adapters.kernel.text_files import meminfo
-from appliance.adapters.launch_files import refusals_in
-from appliance.adapters.systemd.unit_properties import GAVE_UP, gave_up, was_stopped
 from appliance.cli.paths import Places
-from appliance.domain.errors import ApplianceError, UnitError
-from appliance.domain.names import HOLD_UNIT, RUN_UNIT, SUPERVISOR_UNIT, profile_of, unit_of
-from appliance.domain.observed import ActiveState, Observed, ObservedUnit, stopped_at
-from appliance.domain.profile import Catalogue
-from appliance.domain.quantities import duration_s
-from appliance.planning.status.box_status import build_status, uptime_of
-from appliance.planning.status.document import MemoryRow, StatusDocument, SupervisorRow
-from appliance.protocol.conversation.codec import RequestRefusedError
-from appliance.protocol.sd_notify import is_load_status, is_of_running_engine
+from appliance.model.errors import ApplianceError, UnitError
+from appliance.model.names import HOLD_UNIT, RUN_UNIT, SUPERVISOR_UNIT, profile_of, unit_of
+from appliance.model.observed import ActiveState, Observed, ObservedUnit, stopped_at
+from appliance.model.profile import Catalogue
+from appliance.model.quantities import duration_s
+from appliance.status.box_status import build_status, uptime_of
+from appliance.status.document import MemoryRow, StatusDocument, SupervisorRow
+from appliance.system.applied.manifest import EditWatch, recover_manifest
+from appliance.system.commitment import FileCommitment
+from appliance.system.kernel.text_files import meminfo
+from appliance.system.launch_files import refusals_in
+from appliance.system.systemd.unit_properties import GAVE_UP, gave_up, was_stopped
+from appliance.wire.conversation.codec import RequestRefusedError
+from appliance.wire.sd_notify import is_load_status, is_of_running_engine
 
 _PROPERTIES: Final = (
     "Id",

@@ -11,11 +11,11 @@ import time
 from appliance.cli.failures import CliError, TimedOutError
 from appliance.cli.progress_lines import FRAME_S, Progress
 from appliance.cli.terminal import Terminal
-from appliance.domain.amounts import duration
-from appliance.domain.errors import UnreachableError
-from appliance.planning.wording import joined
-from appliance.protocol.control import Exit
-from appliance.protocol.control_events import (
+from appliance.model.amounts import duration
+from appliance.model.errors import UnreachableError
+from appliance.model.wording import joined
+from appliance.wire.control import Exit
+from appliance.wire.control_events import (
     AcceptedEvent,
     ClosingEvent,
     ControlEvent,
@@ -23,9 +23,9 @@ from appliance.protocol.control_events import (
     PhaseEvent,
     TicketEvent,
 )
-from appliance.protocol.control_requests import CONTROL, AttachRequest
-from appliance.protocol.conversation.client import Conversation
-from appliance.protocol.conversation.codec import GREETING_S
+from appliance.wire.control_requests import CONTROL, AttachRequest
+from appliance.wire.conversation.client import Conversation
+from appliance.wire.conversation.codec import GREETING_S
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

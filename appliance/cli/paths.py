@@ -1,6 +1,6 @@
 """Paths of this box, found without importing pydantic, or pathlib (3 ms).
 
-The order of `appliance.settings`, for the few paths that a quick verb may need: the environment,
+The order of `appliance.settings.schema`, for the few paths that a quick verb may need: the environment,
 then the settings file, then the default.
 """
 
@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 
-from appliance.adapters.files.regular import read_small_file
-from appliance.domain import paths
-from appliance.domain.errors import SettingsError
-from appliance.domain.record import Record
+from appliance.model import paths
+from appliance.model.errors import SettingsError
+from appliance.model.record import Record
+from appliance.system.files.regular import read_small_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def _settings_table(keys: Iterable[str]) -> Mapping[str, object]:
     if b"\\" not in raw and not any(key.encode() in raw for key in keys):
         return {}
     # 11 ms that most boxes, whose paths are the usual ones, save.
-    from appliance.adapters.toml.file import FaultyFileError, parse_document  # noqa: PLC0415
+    from appliance.system.toml.file import FaultyFileError, parse_document  # noqa: PLC0415
 
     try:
         return parse_document(raw).table

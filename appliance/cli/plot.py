@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from appliance.cli.failures import CliError
-from appliance.protocol.control import Exit
+from appliance.wire.control import Exit
 
 _SIZE = {"width": 1100, "height": 520}
 

@@ -1,8 +1,8 @@
 """Lines about a probe while somebody waits for it: one a prompt, redrawn on a terminal."""
 
 from appliance.cli.terminal import Terminal
-from appliance.planning.status.speed_row import change_text, rate_text
-from appliance.protocol.health_socket import ProbedEvent, ProbeProgressEvent
+from appliance.status.speed_row import change_text, rate_text
+from appliance.wire.health_socket import ProbedEvent, ProbeProgressEvent
 
 _CLEAR = "\r\x1b[2K"
 _ENDED = "ended"

@@ -8,12 +8,12 @@ from typing import Final
 from appliance.cli.arguments import Arguments
 from appliance.cli.health_questions import talk
 from appliance.cli.terminal import Terminal
-from appliance.domain.measurements import Probe, RawTimings, rate_of
-from appliance.domain.words import Series
+from appliance.model.measurements import Probe, RawTimings, rate_of
+from appliance.model.words import Series
 from appliance.presentation.clock_times import utc_second
-from appliance.protocol.alert_requests import MOST_RECORDS
-from appliance.protocol.conversation.codec import ErrorEvent, RequestRefusedError
-from appliance.protocol.health_socket import MeasurementsRequest, StoredProbeEvent
+from appliance.wire.alert_requests import MOST_RECORDS
+from appliance.wire.conversation.codec import ErrorEvent, RequestRefusedError
+from appliance.wire.health_socket import MeasurementsRequest, StoredProbeEvent
 
 _PLAIN: Final = ("began_unix_s", "kind", "prompt", "outcome", "detail")
 _RAW: Final = tuple(field.name for field in fields(RawTimings))

@@ -7,40 +7,40 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Final
 
-from appliance.adapters.model_files.named_model import NamedModel, named_model
-from appliance.adapters.model_files.reading import read_model
-from appliance.adapters.profile_files.draft_text import comment_lines, keys_text
-from appliance.adapters.profile_files.example_library import example_text
-from appliance.adapters.profile_files.instantiating import changed, paths_in
-from appliance.adapters.profile_files.loading import SUFFIX, parse_profile
-from appliance.adapters.python_packages import package_version
-from appliance.adapters.toml.file import FaultyFileError, parse_document
 from appliance.cli.box_memory import read_proposal_box
 from appliance.cli.failures import CliError
 from appliance.cli.new_profiles import profiles_of
-from appliance.domain.errors import ProfileError
-from appliance.domain.model_headers import ModelFileFault, Unread
-from appliance.domain.spec import Profile
 from appliance.install.profile_specs import context_of
-from appliance.planning.importing.profile_draft import DraftKey, HostFacts
-from appliance.planning.importing.profile_drafting import model_title
-from appliance.planning.profiles.compilation import model_path
-from appliance.planning.proposing.engine_choice import EMBEDDED, choose_engine
-from appliance.planning.proposing.example_changes import (
+from appliance.model.errors import ProfileError
+from appliance.model.model_headers import ModelFileFault, Unread
+from appliance.model.spec import Profile
+from appliance.model.wording import joined, printable
+from appliance.profiles.compilation import model_path
+from appliance.profiles.foreign.profile_draft import DraftKey, HostFacts
+from appliance.profiles.foreign.profile_drafting import model_title
+from appliance.profiles.proposing.engine_choice import EMBEDDED, choose_engine
+from appliance.profiles.proposing.example_changes import (
     ExampleUse,
     KeyChange,
     example_changes,
     leaves_need_out,
 )
-from appliance.planning.proposing.fit_judge import FitJudge, Judged
-from appliance.planning.proposing.model_facts import facts_of
-from appliance.planning.proposing.proposal_box import ProposalRefusedError
-from appliance.planning.proposing.proposal_comments import fit_lines, proposal_lines, settings_text
-from appliance.planning.proposing.proposal_search import Proposal, propose
-from appliance.planning.proposing.serving_plan import ProposalSubject
-from appliance.planning.wording import joined, printable
-from appliance.protocol.control import Exit
-from appliance.settings import Settings
+from appliance.profiles.proposing.fit_judge import FitJudge, Judged
+from appliance.profiles.proposing.model_facts import facts_of
+from appliance.profiles.proposing.proposal_box import ProposalRefusedError
+from appliance.profiles.proposing.proposal_comments import fit_lines, proposal_lines, settings_text
+from appliance.profiles.proposing.proposal_search import Proposal, propose
+from appliance.profiles.proposing.serving_plan import ProposalSubject
+from appliance.settings.schema import Settings
+from appliance.system.model_files.named_model import NamedModel, named_model
+from appliance.system.model_files.reading import read_model
+from appliance.system.profile_files.draft_text import comment_lines, keys_text
+from appliance.system.profile_files.example_library import example_text
+from appliance.system.profile_files.instantiating import changed, paths_in
+from appliance.system.profile_files.loading import SUFFIX, parse_profile
+from appliance.system.python_packages import package_version
+from appliance.system.toml.file import FaultyFileError, parse_document
+from appliance.wire.control import Exit
 
 _PORT: Final = 8020
 """First port that a proposed profile may get."""

@@ -9,10 +9,10 @@ from __future__ import annotations
 import time
 
 from appliance.cli.terminal import Style, Terminal
-from appliance.domain.amounts import duration
-from appliance.planning.wording import joined, requester_name
+from appliance.model.amounts import duration
+from appliance.model.wording import joined, requester_name
 from appliance.presentation.box_texts import PHASE_LABELS
-from appliance.protocol.control_events import AcceptedEvent, PhaseEvent
+from appliance.wire.control_events import AcceptedEvent, PhaseEvent
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from typing import Any, Final
 
 import msgspec
 
-from appliance.domain.record import Record
-from appliance.protocol import (
+from appliance.model.record import Record
+from appliance.wire import (
     alert_requests,
     audit_socket,
     check_socket,
@@ -28,7 +28,7 @@ from appliance.protocol import (
     status_socket,
     view_socket,
 )
-from appliance.protocol.conversation.codec import SocketTable
+from appliance.wire.conversation.codec import SocketTable
 
 _REFERENCE: Final = Path(__file__).parents[2] / "docs" / "reference"
 _END: Final = "<!-- End of what is generated. -->\n"

@@ -10,10 +10,10 @@ from types import FrameType
 from typing import Final, Self
 
 from appliance.cli.failures import CliError
-from appliance.domain.json_reader import decode_json
-from appliance.domain.paths import RUN_DIR
-from appliance.protocol.json_values import Json
-from appliance.protocol.run_request import EX_NOT_EXECUTABLE, EX_NOT_FOUND
+from appliance.model.json_reader import decode_json
+from appliance.model.paths import RUN_DIR
+from appliance.wire.json_values import Json
+from appliance.wire.run_request import EX_NOT_EXECUTABLE, EX_NOT_FOUND
 
 SOCKET: Final = f"{RUN_DIR}/socket"
 _STDIO: Final = (0, 1, 2)

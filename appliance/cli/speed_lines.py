@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from appliance.cli.terminal import Style, Terminal
-from appliance.planning.status.speed_row import SpeedRow, change_text
 from appliance.presentation.speed_texts import figures_text, loss_text
+from appliance.status.speed_row import SpeedRow, change_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

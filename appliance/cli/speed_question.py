@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import time
 
-from appliance.domain.errors import ApplianceError, PermissionDeniedError
+from appliance.model.errors import ApplianceError, PermissionDeniedError
 from appliance.presentation.health_sections import alert_section, speed_section, without_speeds
-from appliance.protocol.conversation.client import Conversation
-from appliance.protocol.conversation.codec import RequestRefusedError, ResultEvent
-from appliance.protocol.health_socket import HEALTH, SpeedsRequest
-from appliance.protocol.json_values import Json
+from appliance.wire.conversation.client import Conversation
+from appliance.wire.conversation.codec import RequestRefusedError, ResultEvent
+from appliance.wire.health_socket import HEALTH, SpeedsRequest
+from appliance.wire.json_values import Json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
-    from appliance.planning.status.document import AlertSection, SpeedSection
-    from appliance.protocol.health_socket import HealthEvent
+    from appliance.status.document import AlertSection, SpeedSection
+    from appliance.wire.health_socket import HealthEvent
 
 _WITHIN_S: Final = 0.15
 """A tenth of what people call at once; the agent takes 1 ms, with a busy processor some 20."""

@@ -6,9 +6,8 @@ from appliance.cli.alert_lines import other_alert_lines, profile_alert_lines
 from appliance.cli.speed_lines import speed_lines
 from appliance.cli.table import Column, fitted
 from appliance.cli.terminal import Style, Terminal
-from appliance.domain.amounts import size_of_total
-from appliance.planning.status.speed_row import speed_row
-from appliance.planning.wording import running_sentences
+from appliance.model.amounts import size_of_total
+from appliance.model.wording import running_sentences
 from appliance.presentation.alert_texts import delivery_line
 from appliance.presentation.box_texts import (
     SHORT,
@@ -27,14 +26,15 @@ from appliance.presentation.box_texts import (
     unread_lines,
     watch_lines,
 )
-from appliance.protocol.json_values import Json, number_in, objects_in, text_in
+from appliance.status.speed_row import speed_row
+from appliance.wire.json_values import Json, number_in, objects_in, text_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import Final
 
-    from appliance.planning.status.document import (
+    from appliance.status.document import (
         AlertSection,
         ProfileRow,
         SpeedSection,

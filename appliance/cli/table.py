@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from appliance.cli.terminal import Style
-from appliance.domain.record import Record
+from appliance.model.record import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

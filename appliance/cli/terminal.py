@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 import sys
 
-from appliance.domain.plain_text import plain
-from appliance.domain.record import Record
+from appliance.model.plain_text import plain
+from appliance.model.record import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -5,13 +5,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Final
 
-from appliance.domain.spec import EngineOptions, Problem, Profile, SamplingTable
-from appliance.domain.value_types import Command, Doc, TypeName, matching
 from appliance.engines.shared import llama_cpp_server
 from appliance.engines.shared import refused_arguments as why
 from appliance.engines.shared.engine import Engine, Invocation, InvocationContext, options_of
 from appliance.engines.shared.probing import Probing, exact_length
 from appliance.engines.shared.rendering import LOOPBACK, environment
+from appliance.model.spec import EngineOptions, Problem, Profile, SamplingTable
+from appliance.model.value_types import Command, Doc, TypeName, matching
 
 _PLACEHOLDER: Final = re.compile(r"\{(port|socket|host|model|ctx)\}")
 _ANYWHERE: Final = re.compile(r"(?<![\d.])0\.0\.0\.0(?![\d.])|\[::\]|\A::\Z|=::\Z")

@@ -16,20 +16,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Final, Literal, get_args
 
-from appliance.domain.running_facts import DeclaredFact, Topic
-from appliance.domain.spec import Problem, Profile, Speculative
-from appliance.domain.value_types import (
-    AbsolutePath,
-    Count,
-    Doc,
-    FullText,
-    Length,
-    Paths,
-    Range,
-    Text,
-    Threads,
-    Tokens,
-)
 from appliance.engines.shared import llama_cpp_report, llama_cpp_server
 from appliance.engines.shared import refused_arguments as why
 from appliance.engines.shared.declared_facts import (
@@ -69,6 +55,20 @@ from appliance.engines.shared.option_table import (
     word,
 )
 from appliance.engines.shared.rendering import LOOPBACK, environment, hf_repository, words
+from appliance.model.running_facts import DeclaredFact, Topic
+from appliance.model.spec import Problem, Profile, Speculative
+from appliance.model.value_types import (
+    AbsolutePath,
+    Count,
+    Doc,
+    FullText,
+    Length,
+    Paths,
+    Range,
+    Text,
+    Threads,
+    Tokens,
+)
 
 CacheType = Literal[
     "f32", "f16", "bf16", "q8_0", "q8_KV", "q6_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl"

@@ -9,11 +9,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Final, Literal
 
-from appliance.domain.engine_build import HELP_QUESTION
-from appliance.domain.running_facts import DeclaredFact, Topic
-from appliance.domain.spec import Problem, Profile, Speculative
-from appliance.domain.spelling import either
-from appliance.domain.value_types import Doc, FullText, Range, Word
 from appliance.engines.shared import llama_cpp_report, llama_cpp_server
 from appliance.engines.shared import refused_arguments as why
 from appliance.engines.shared.declared_facts import (
@@ -61,6 +56,11 @@ from appliance.engines.shared.rendering import (
     hf_variables,
     words,
 )
+from appliance.model.engine_build import HELP_QUESTION
+from appliance.model.running_facts import DeclaredFact, Topic
+from appliance.model.spec import Problem, Profile, Speculative
+from appliance.model.spelling import either
+from appliance.model.value_types import Doc, FullText, Range, Word
 
 KV_TYPES: Final = ("f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl")
 _UNCERTAIN: Final = ("--override-kv", "--kv-unified-per-slot")

@@ -7,21 +7,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Annotated, Final, Literal
 
-from appliance.domain.engine_build import distribution_question
-from appliance.domain.profile_values import JsonTable
-from appliance.domain.running_facts import DeclaredFact, Topic
-from appliance.domain.spec import EngineOptions, Problem, Profile, Speculative
-from appliance.domain.spelling import either
-from appliance.domain.value_types import (
-    Count,
-    Doc,
-    Fraction,
-    Range,
-    Shards,
-    Text,
-    Tokens,
-    Word,
-)
 from appliance.engines.shared import refused_arguments as why
 from appliance.engines.shared.declared_facts import stated
 from appliance.engines.shared.drafting import (
@@ -90,6 +75,21 @@ from appliance.engines.shared.self_report import (
     on_off,
     spoken,
     version_words,
+)
+from appliance.model.engine_build import distribution_question
+from appliance.model.profile_values import JsonTable
+from appliance.model.running_facts import DeclaredFact, Topic
+from appliance.model.spec import EngineOptions, Problem, Profile, Speculative
+from appliance.model.spelling import either
+from appliance.model.value_types import (
+    Count,
+    Doc,
+    Fraction,
+    Range,
+    Shards,
+    Text,
+    Tokens,
+    Word,
 )
 
 # srt/server_args.py, kv_cache_dtype. "auto" takes FP8 from a checkpoint that names it.

@@ -7,23 +7,6 @@ from functools import partial
 from itertools import zip_longest
 from typing import Annotated, Final, Literal
 
-from appliance.domain.engine_build import distribution_question
-from appliance.domain.model_headers import Safetensors
-from appliance.domain.profile_values import JsonTable
-from appliance.domain.running_facts import DeclaredFact, ReportedFact, Topic
-from appliance.domain.spec import EngineOptions, Problem, Profile, Speculative
-from appliance.domain.spelling import either
-from appliance.domain.value_types import (
-    AbsolutePath,
-    Count,
-    Doc,
-    Fraction,
-    FullText,
-    Range,
-    Shards,
-    Size,
-    Word,
-)
 from appliance.engines.shared import refused_arguments as why
 from appliance.engines.shared.declared_facts import stated
 from appliance.engines.shared.drafting import (
@@ -94,6 +77,23 @@ from appliance.engines.shared.self_report import (
     on_off,
     spoken,
     version_words,
+)
+from appliance.model.engine_build import distribution_question
+from appliance.model.model_headers import Safetensors
+from appliance.model.profile_values import JsonTable
+from appliance.model.running_facts import DeclaredFact, ReportedFact, Topic
+from appliance.model.spec import EngineOptions, Problem, Profile, Speculative
+from appliance.model.spelling import either
+from appliance.model.value_types import (
+    AbsolutePath,
+    Count,
+    Doc,
+    Fraction,
+    FullText,
+    Range,
+    Shards,
+    Size,
+    Word,
 )
 
 # vllm/config/cache.py, CacheDType. "auto" is no sixteen-bit type: it takes FP8 from a checkpoint that

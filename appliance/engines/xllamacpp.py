@@ -4,9 +4,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Annotated, Final
 
-from appliance.domain.running_facts import DeclaredFact, Topic
-from appliance.domain.spec import EngineOptions, Problem, Profile, SamplingTable
-from appliance.domain.value_types import Doc, Threads
 from appliance.engines.shared import llama_cpp_report, llama_cpp_server
 from appliance.engines.shared.declared_facts import exactly, model_fact
 from appliance.engines.shared.engine import (
@@ -18,6 +15,9 @@ from appliance.engines.shared.engine import (
     options_of,
 )
 from appliance.engines.shared.rendering import environment
+from appliance.model.running_facts import DeclaredFact, Topic
+from appliance.model.spec import EngineOptions, Problem, Profile, SamplingTable
+from appliance.model.value_types import Doc, Threads
 
 _DEFAULT_CTX: Final = 2048
 

@@ -7,19 +7,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from appliance.adapters.applied.documents import Recovered
-from appliance.adapters.applied.gateway_file import recover_configuration
-from appliance.adapters.applied.manifest import MANIFEST, recover_manifest
-from appliance.adapters.files.regular import Stamp, read_small_file, stamp
-from appliance.domain.gateway import Configuration, Routed
-from appliance.domain.paths import APPLIED_DIR, GATEWAY_RUNTIME_DIR
-from appliance.planning.routing.model_names import routed
-from appliance.planning.units.daemon_drop_ins import (
+from appliance.model.gateway import Configuration, Routed
+from appliance.model.paths import APPLIED_DIR, GATEWAY_RUNTIME_DIR
+from appliance.routing.model_names import routed
+from appliance.switch.units.daemon_drop_ins import (
     CERTIFICATE,
     CERTIFICATE_KEY,
     ENGINE_KEY,
     ENGINE_KEY_FILE,
 )
+from appliance.system.applied.documents import Recovered
+from appliance.system.applied.gateway_file import recover_configuration
+from appliance.system.applied.manifest import MANIFEST, recover_manifest
+from appliance.system.files.regular import Stamp, read_small_file, stamp
 
 _log = logging.getLogger(__name__)
 

@@ -31,7 +31,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from appliance.adapters.systemd.daemon import adopted_sockets
+from appliance.system.systemd.daemon import adopted_sockets
 
 _log = logging.getLogger(__name__)
 

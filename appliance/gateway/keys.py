@@ -4,11 +4,11 @@ import logging
 from pathlib import Path
 from typing import Final
 
-from appliance.adapters.credential_file import MOST_CHARACTERS, is_text_of
-from appliance.adapters.files.regular import Stamp, stamp
-from appliance.adapters.key_file import KEY_FILE, KEY_PREFIX, StoredKey, read_keys
-from appliance.domain.errors import StoreError
-from appliance.domain.gateway import Key
+from appliance.model.errors import StoreError
+from appliance.model.gateway import Key
+from appliance.system.credential_file import MOST_CHARACTERS, is_text_of
+from appliance.system.files.regular import Stamp, stamp
+from appliance.system.key_file import KEY_FILE, KEY_PREFIX, StoredKey, read_keys
 
 _log = logging.getLogger(__name__)
 

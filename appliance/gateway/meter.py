@@ -11,7 +11,6 @@ from math import inf
 from time import perf_counter
 from typing import Final
 
-from appliance.domain.gateway import Key
 from appliance.gateway.counters import (
     BOUNDS_S,
     WINDOW_S,
@@ -22,6 +21,7 @@ from appliance.gateway.counters import (
 )
 from appliance.gateway.http.usage_parser import is_stream, parse_usage
 from appliance.gateway.relay.protocols import REROUTED, RequestProgress
+from appliance.model.gateway import Key
 
 MOST: Final = 256
 """Most profiles, and most keys, that are counted apart; beyond, the one used longest ago is

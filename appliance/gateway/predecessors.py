@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final, Protocol
 
-from appliance.adapters.files.regular import read_small_file, replace_volatile
-from appliance.domain.json_reader import decode_json
+from appliance.model.json_reader import decode_json
+from appliance.system.files.regular import read_small_file, replace_volatile
 
 _PREFIX: Final = "ending."
 _MAX_BYTES: Final = 1 << 20

@@ -22,12 +22,6 @@ from typing import Any, Final
 
 import uvloop
 
-from appliance.adapters.garbage import freeze_garbage
-from appliance.adapters.systemd.daemon import Notices, inherited_sockets, log_to_journal
-from appliance.domain.errors import StoreError
-from appliance.domain.gateway import Configuration, Routed, Standing
-from appliance.domain.paths import LANE_SOCKET, PROMPT_SOCKET
-from appliance.domain.plain_text import plain
 from appliance.gateway.configuration import AllowedPaths, GatewayFiles
 from appliance.gateway.downstream.handshakes import Handshake
 from appliance.gateway.downstream.listeners import ListenAddress, Listeners
@@ -42,11 +36,17 @@ from appliance.gateway.relay.request_list import RequestList
 from appliance.gateway.routing_table import RoutingTable
 from appliance.gateway.supervisor_commands import SupervisorCommands
 from appliance.gateway.switch_requester import SwitchRequester, ask_for_switch, cancel_switch
-from appliance.planning.routing.origin_policy import OriginPolicy
-from appliance.planning.routing.switch_scheduler import SwitchPolicy
-from appliance.protocol.control import Exit
-from appliance.protocol.gateway_server import GatewayServer
-from appliance.protocol.json_values import Json
+from appliance.model.errors import StoreError
+from appliance.model.gateway import Configuration, Routed, Standing
+from appliance.model.paths import LANE_SOCKET, PROMPT_SOCKET
+from appliance.model.plain_text import plain
+from appliance.routing.origin_policy import OriginPolicy
+from appliance.routing.switch_scheduler import SwitchPolicy
+from appliance.system.garbage import freeze_garbage
+from appliance.system.systemd.daemon import Notices, inherited_sockets, log_to_journal
+from appliance.wire.control import Exit
+from appliance.wire.gateway_server import GatewayServer
+from appliance.wire.json_values import Json
 
 _log = logging.getLogger(__name__)
 

@@ -14,13 +14,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from appliance.adapters.files.regular import read_small_file, replace_volatile
-from appliance.domain.gateway import Key, Refusal, Routed, Standing, State
-from appliance.domain.json_reader import decode_json
-from appliance.planning.routing.model_list import encode_model, encode_model_list
-from appliance.planning.routing.model_names import ModelDirectory, readiness
-from appliance.planning.routing.refusals import profile_not_applied
-from appliance.protocol.gateway import decode_state, encode_state
+from appliance.model.gateway import Key, Refusal, Routed, Standing, State
+from appliance.model.json_reader import decode_json
+from appliance.routing.model_list import encode_model, encode_model_list
+from appliance.routing.model_names import ModelDirectory, readiness
+from appliance.routing.refusals import profile_not_applied
+from appliance.system.files.regular import read_small_file, replace_volatile
+from appliance.wire.gateway import decode_state, encode_state
 
 _log = logging.getLogger(__name__)
 

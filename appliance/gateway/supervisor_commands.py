@@ -1,16 +1,16 @@
-"""Commands of the supervisor in the gateway (see `appliance.protocol.gateway`)."""
+"""Commands of the supervisor in the gateway (see `appliance.wire.gateway`)."""
 
 import logging
 from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import assert_never
 
-from appliance.domain.journal_events import JournalEvent, event_fields
 from appliance.gateway.meter import Meter
 from appliance.gateway.predecessors import Traffic
 from appliance.gateway.relay.request_list import RequestList
 from appliance.gateway.routing_table import RoutingTable
-from appliance.protocol.gateway import (
+from appliance.model.journal_events import JournalEvent, event_fields
+from appliance.wire.gateway import (
     CutCommand,
     DrainCommand,
     GatewayAnswer,
@@ -22,7 +22,7 @@ from appliance.protocol.gateway import (
     RouteCommand,
     StatsCommand,
 )
-from appliance.protocol.json_values import Json
+from appliance.wire.json_values import Json
 
 _log = logging.getLogger(__name__)
 

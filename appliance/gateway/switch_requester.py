@@ -1,6 +1,6 @@
 """Requester of switches at the supervisor, for held requests whose profile is down.
 
-`planning.routing.switch_scheduler` decides which profile is next; here is recorded since when each
+`routing.switch_scheduler` decides which profile is next; here is recorded since when each
 is waited for, the supervisor is asked for one switch at a time, and a failure is passed on to the
 requests that wait for that profile. A switch is cancelled once nobody waits for its profile any more
 and somebody waits for another one; a profile that nobody waited for at the end of its switch is not
@@ -16,12 +16,12 @@ from pathlib import Path
 from time import monotonic
 from typing import Any, Final, assert_never
 
-from appliance.domain.errors import PermissionDeniedError, UnreachableError
-from appliance.domain.gateway import Key, Routed, Standing
-from appliance.domain.operations import Outcome
 from appliance.gateway.routing_table import RoutingTable
-from appliance.planning.routing.refusals import switch_failed
-from appliance.planning.routing.switch_scheduler import (
+from appliance.model.errors import PermissionDeniedError, UnreachableError
+from appliance.model.gateway import Key, Routed, Standing
+from appliance.model.operations import Outcome
+from appliance.routing.refusals import switch_failed
+from appliance.routing.switch_scheduler import (
     BoxState,
     CheckAgain,
     SwitchPolicy,
@@ -31,15 +31,15 @@ from appliance.planning.routing.switch_scheduler import (
     has_failed,
     next_switch,
 )
-from appliance.protocol.control_events import AcceptedEvent, ClosingEvent, EndedEvent
-from appliance.protocol.control_requests import CONTROL, AbandonRequest, OnRequestSwitch
-from appliance.protocol.conversation.async_client import details_of, open_conversation
-from appliance.protocol.conversation.codec import (
+from appliance.wire.control_events import AcceptedEvent, ClosingEvent, EndedEvent
+from appliance.wire.control_requests import CONTROL, AbandonRequest, OnRequestSwitch
+from appliance.wire.conversation.async_client import details_of, open_conversation
+from appliance.wire.conversation.codec import (
     GREETING_S,
     ErrorEvent,
     RequestRefusedError,
 )
-from appliance.protocol.conversation.error_kinds import ErrorKind
+from appliance.wire.conversation.error_kinds import ErrorKind
 
 _NO_REASON: Final = "no reason given"
 _log = logging.getLogger(__name__)

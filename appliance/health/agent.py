@@ -20,17 +20,17 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
-from appliance.domain.errors import StoreError
-from appliance.domain.measurements import TrafficSums
-from appliance.domain.profile import Applied, Catalogue, WarmUp
-from appliance.domain.words import Mark
 from appliance.health.box_view import NOT_CONNECTED, BoxView, ProfileView, view_of
 from appliance.health.clock import HealthClock
 from appliance.health.measuring.real_traffic import RealTraffic
-from appliance.planning.probing.schedule import ProbeConditions
-from appliance.planning.speeds import BaselineReport, SpeedReport
-from appliance.protocol.health_socket import ProbeProgressEvent
-from appliance.protocol.typed_json import JsonValueError
+from appliance.model.errors import StoreError
+from appliance.model.measurements import TrafficSums
+from appliance.model.profile import Applied, Catalogue, WarmUp
+from appliance.model.words import Mark
+from appliance.speed.probing.schedule import ProbeConditions
+from appliance.speed.speeds import BaselineReport, SpeedReport
+from appliance.wire.health_socket import ProbeProgressEvent
+from appliance.wire.typed_json import JsonValueError
 
 _log = logging.getLogger(__name__)
 

@@ -20,19 +20,11 @@ from pathlib import Path
 from secrets import token_bytes
 from typing import Final
 
-from appliance.adapters.applied.installed_units import InstalledUnits
-from appliance.adapters.applied.manifest import ManifestProfiles
-from appliance.adapters.audit_client import AuditClient
-from appliance.adapters.check_client import CheckClient
-from appliance.adapters.files.regular import stamp
-from appliance.adapters.notify_client import NotifyClient
-from appliance.adapters.sqlite.alert_store import AlertStore
-from appliance.adapters.systemd.manager_state import is_shutting_down
-from appliance.adapters.systemd.unit_reader import SystemUnitReader
-from appliance.adapters.target_names import TargetNamesFile
-from appliance.domain.errors import StoreError
-from appliance.domain.measurements import BoxGpus
-from appliance.domain.targets import NTFY, TargetStanding
+from appliance.alerts.book.alert_book import AlertCircumstances, AlertPolicy
+from appliance.alerts.book.alert_report import open_alerts
+from appliance.alerts.messages.box_messages import BoxWords
+from appliance.alerts.watchdog_rules.snapshot import BoxLook
+from appliance.alerts.watchdog_rules.watchdog import circumstances
 from appliance.health.agent import HealthAgent
 from appliance.health.answering.alert_verbs import AlertVerbs
 from appliance.health.answering.subject_directory import SubjectDirectory
@@ -52,16 +44,24 @@ from appliance.health.watching.engine_checks import EngineChecks
 from appliance.health.watching.stop_watch import StopWatch
 from appliance.health.watching.watch_checks import UrlAnswer, WatchChecks
 from appliance.health.watching.watchdog_loop import FRESH_S, Watchdog
-from appliance.planning.alerting.book.alert_book import AlertCircumstances, AlertPolicy
-from appliance.planning.alerting.book.alert_report import open_alerts
-from appliance.planning.alerting.messages.box_messages import BoxWords
-from appliance.planning.alerting.watchdog_rules.snapshot import BoxLook
-from appliance.planning.alerting.watchdog_rules.watchdog import circumstances
-from appliance.ports import ProbeLane
+from appliance.model.errors import StoreError
+from appliance.model.measurements import BoxGpus
+from appliance.model.targets import NTFY, TargetStanding
 from appliance.presentation.health_sections import UNRESPONSIVE, alert_section, with_alerts
-from appliance.protocol.json_values import objects_in, text_in
-from appliance.protocol.typed_json import JsonValueError, from_json
-from appliance.settings_snapshot import AlertsSnapshot, SettingsSnapshot
+from appliance.settings.snapshot import AlertsSnapshot, SettingsSnapshot
+from appliance.system.applied.installed_units import InstalledUnits
+from appliance.system.applied.manifest import ManifestProfiles
+from appliance.system.audit_client import AuditClient
+from appliance.system.check_client import CheckClient
+from appliance.system.files.regular import stamp
+from appliance.system.notify_client import NotifyClient
+from appliance.system.ports import ProbeLane
+from appliance.system.sqlite.alert_store import AlertStore
+from appliance.system.systemd.manager_state import is_shutting_down
+from appliance.system.systemd.unit_reader import SystemUnitReader
+from appliance.system.target_names import TargetNamesFile
+from appliance.wire.json_values import objects_in, text_in
+from appliance.wire.typed_json import JsonValueError, from_json
 
 _log = logging.getLogger(__name__)
 

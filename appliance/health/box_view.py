@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from appliance.domain.measurements import TrafficSums
-from appliance.domain.operations import Kind
-from appliance.domain.profile import Applied, Catalogue
-from appliance.planning.alerting.watchdog_rules.snapshot import EndedOperation, OperationLook
-from appliance.protocol.typed_json import from_json
+from appliance.alerts.watchdog_rules.snapshot import EndedOperation, OperationLook
+from appliance.model.measurements import TrafficSums
+from appliance.model.operations import Kind
+from appliance.model.profile import Applied, Catalogue
+from appliance.wire.typed_json import from_json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

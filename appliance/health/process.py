@@ -12,18 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from appliance.adapters.applied.manifest import ManifestProfiles
-from appliance.adapters.canary_files import CanaryDirectory
-from appliance.adapters.garbage import freeze_garbage
-from appliance.adapters.lane_client import SocketProbeLane
-from appliance.adapters.sqlite.measurement_store import MeasurementStore
-from appliance.adapters.sqlite.state_store import StateStore
-from appliance.adapters.systemd.daemon import Readiness, named_sockets
-from appliance.adapters.token_client import TokenOwners
 from appliance.daemon_main import ToldToEndError, daemon_tasks, run_daemon, until_told
-from appliance.domain.errors import ApplianceError, StoreError
-from appliance.domain.names import HEALTH_SOCKET_UNIT, HEALTH_UNIT, VIEW_SOCKET_UNIT
-from appliance.domain.paths import CANARIES_DIR
 from appliance.health.agent import HealthAgent, QualityWatch, SpeedWatch
 from appliance.health.alert_service import AlertService, ServiceSources
 from appliance.health.answering.health_verbs import HealthVerbs
@@ -34,15 +23,26 @@ from appliance.health.measuring.prober import Prober
 from appliance.health.measuring.profile_monitor import ProfileMonitor
 from appliance.health.measuring.quality_monitor import STATE_KEY, QualityMonitor
 from appliance.health.watching.state_watch import StateWatch
-from appliance.planning.probing.schedule import Cadence
-from appliance.planning.quality.canary_schedule import CanaryCadence
-from appliance.protocol.conversation.async_client import open_conversation
-from appliance.protocol.conversation.codec import ResultEvent
-from appliance.protocol.conversation.server import FEW
-from appliance.protocol.status_socket import STATUS, GpuEvidenceRequest
-from appliance.protocol.status_stream import StatusFollower
-from appliance.protocol.view_socket import VIEW
-from appliance.settings_snapshot import HealthSnapshot, SettingsSnapshot
+from appliance.model.errors import ApplianceError, StoreError
+from appliance.model.names import HEALTH_SOCKET_UNIT, HEALTH_UNIT, VIEW_SOCKET_UNIT
+from appliance.model.paths import CANARIES_DIR
+from appliance.settings.snapshot import HealthSnapshot, SettingsSnapshot
+from appliance.speed.probing.schedule import Cadence
+from appliance.speed.quality.canary_schedule import CanaryCadence
+from appliance.system.applied.manifest import ManifestProfiles
+from appliance.system.canary_files import CanaryDirectory
+from appliance.system.garbage import freeze_garbage
+from appliance.system.lane_client import SocketProbeLane
+from appliance.system.sqlite.measurement_store import MeasurementStore
+from appliance.system.sqlite.state_store import StateStore
+from appliance.system.systemd.daemon import Readiness, named_sockets
+from appliance.system.token_client import TokenOwners
+from appliance.wire.conversation.async_client import open_conversation
+from appliance.wire.conversation.codec import ResultEvent
+from appliance.wire.conversation.server import FEW
+from appliance.wire.status_socket import STATUS, GpuEvidenceRequest
+from appliance.wire.status_stream import StatusFollower
+from appliance.wire.view_socket import VIEW
 
 _log = logging.getLogger(__name__)
 

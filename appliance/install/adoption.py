@@ -4,12 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from appliance.adapters.files.durable import read_regular, write_file
-from appliance.domain.errors import ProfileError
-from appliance.domain.names import unit_of
-from appliance.planning.units.apply_plan import Installed
-from appliance.planning.units.backend_unit import render
-from appliance.planning.units.drift import (
+from appliance.model.errors import ProfileError
+from appliance.model.names import unit_of
+from appliance.switch.units.apply_plan import Installed
+from appliance.switch.units.backend_unit import render
+from appliance.switch.units.drift import (
     Adoption,
     Drift,
     DriftKind,
@@ -18,7 +17,8 @@ from appliance.planning.units.drift import (
     find_drift,
     owner_of,
 )
-from appliance.planning.units.specs import Layout, UnitSpec
+from appliance.switch.units.specs import Layout, UnitSpec
+from appliance.system.files.durable import read_regular, write_file
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +123,7 @@ def _described(found: Adoption) -> Mapping[str, str]:
 def _written(found: Adoption, path: Path, text: str) -> Adoption:
     """Write `found` into the profile; returns it, or a refusal when that is not possible."""
     # tomlkit costs a sixth of every apply, and nearly none adopts anything.
-    from appliance.adapters.profile_files.editing import adopted  # noqa: PLC0415
+    from appliance.system.profile_files.editing import adopted  # noqa: PLC0415
 
     try:
         changed = adopted(text, found, path.name)

@@ -12,29 +12,29 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from appliance import __version__
-from appliance.adapters.applied.profile_directory import write_faults
-from appliance.adapters.applied.started_units import STARTED_FILE, read_started
-from appliance.adapters.build_records import CurrentBuilds
-from appliance.adapters.commitment import FileCommitment
-from appliance.adapters.systemd.systemctl import Systemctl, running, stale
-from appliance.adapters.systemd.unit_store import UnitStore
-from appliance.adapters.user_accounts import account_of_uid
-from appliance.domain.errors import PermissionDeniedError, ProfileError, StoreError
-from appliance.domain.gateway import Configuration
-from appliance.domain.names import WEB_SOCKET_UNIT, WEB_UNIT, build_unit_of, unit_of
-from appliance.domain.paths import BUILDS
-from appliance.domain.profile import Catalogue
 from appliance.install.adoption import Adopted, adopt, revert_invalid
 from appliance.install.gateway_compilation import compile_gateway, engine_key_warnings
 from appliance.install.profile_linting import trap_warnings
 from appliance.install.profile_specs import CompiledProfiles, layout_of, load_specs, renderable
 from appliance.install.start_warnings import start_warnings
 from appliance.install.web_compilation import compile_web
-from appliance.planning.units.apply_plan import Action, ApplyPlan, Installed, plan_apply
-from appliance.planning.units.build_unit import build_unit
-from appliance.planning.units.drift import DROP_IN_SUFFIX
-from appliance.planning.units.specs import Layout
-from appliance.settings import Settings
+from appliance.model.errors import PermissionDeniedError, ProfileError, StoreError
+from appliance.model.gateway import Configuration
+from appliance.model.names import WEB_SOCKET_UNIT, WEB_UNIT, build_unit_of, unit_of
+from appliance.model.paths import BUILDS
+from appliance.model.profile import Catalogue
+from appliance.settings.schema import Settings
+from appliance.switch.units.apply_plan import Action, ApplyPlan, Installed, plan_apply
+from appliance.switch.units.build_unit import build_unit
+from appliance.switch.units.drift import DROP_IN_SUFFIX
+from appliance.switch.units.specs import Layout
+from appliance.system.applied.profile_directory import write_faults
+from appliance.system.applied.started_units import STARTED_FILE, read_started
+from appliance.system.build_records import CurrentBuilds
+from appliance.system.commitment import FileCommitment
+from appliance.system.systemd.systemctl import Systemctl, running, stale
+from appliance.system.systemd.unit_store import UnitStore
+from appliance.system.user_accounts import account_of_uid
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from stat import S_IROTH, S_ISREG
 
-from appliance.adapters.files.regular import read_small_file
-from appliance.adapters.key_file import KEY_FILE, read_keys
-from appliance.domain.errors import StoreError
-from appliance.domain.names import GATEWAY_UNIT
-from appliance.domain.paths import SETTINGS_FILE
-from appliance.domain.profile import Catalogue
-from appliance.planning.units.daemon_drop_ins import ENGINE_KEY, DaemonSpec
-from appliance.settings import Settings
+from appliance.model.errors import StoreError
+from appliance.model.names import GATEWAY_UNIT
+from appliance.model.paths import SETTINGS_FILE
+from appliance.model.profile import Catalogue
+from appliance.settings.schema import Settings
+from appliance.switch.units.daemon_drop_ins import ENGINE_KEY, DaemonSpec
+from appliance.system.files.regular import read_small_file
+from appliance.system.key_file import KEY_FILE, read_keys
 
 _GATEWAY_CREDENTIALS = Path("/run/credentials") / GATEWAY_UNIT
 _MOST_CREDENTIAL_BYTES = 1 << 20

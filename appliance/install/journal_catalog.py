@@ -12,7 +12,7 @@ from pathlib import Path
 from textwrap import wrap
 from typing import Final
 
-from appliance.domain.journal_events import JournalEvent, JournalField, event_name
+from appliance.model.journal_events import JournalEvent, JournalField, event_name
 
 FIELD_MEANINGS: Final[Mapping[JournalField, str]] = {
     JournalField.EVENT: "name of the event, such as `operation-failed`",

@@ -9,17 +9,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from appliance.adapters.build_records import CurrentBuilds
-from appliance.adapters.kernel.host_memory import read_host_memory
-from appliance.adapters.systemd.unit_files import lacks_file
-from appliance.domain.engine_build import EngineBuild
-from appliance.domain.errors import ApplianceError
-from appliance.domain.gpu_hardware import GpuHardware
-from appliance.domain.profile import Applied
-from appliance.domain.spec import Profile
-from appliance.planning.admission.build_findings import build_findings, unasked_sentence
-from appliance.planning.admission.findings import Level, PreflightFinding, warn
-from appliance.planning.linting.lint import (
+from appliance.model.engine_build import EngineBuild
+from appliance.model.errors import ApplianceError
+from appliance.model.gpu_hardware import GpuHardware
+from appliance.model.profile import Applied
+from appliance.model.spec import Profile
+from appliance.profiles.linting.lint import (
     Lint,
     SprungTrap,
     lint,
@@ -27,8 +22,13 @@ from appliance.planning.linting.lint import (
     profile_traps,
     warning_of,
 )
-from appliance.planning.linting.trap import GpuFacts, LintFacts
-from appliance.planning.units.specs import UnitSpec
+from appliance.profiles.linting.trap import GpuFacts, LintFacts
+from appliance.switch.admission.build_findings import build_findings, unasked_sentence
+from appliance.switch.admission.findings import Level, PreflightFinding, warn
+from appliance.switch.units.specs import UnitSpec
+from appliance.system.build_records import CurrentBuilds
+from appliance.system.kernel.host_memory import read_host_memory
+from appliance.system.systemd.unit_files import lacks_file
 
 _PATIENCE_S: Final = 3.0
 """Time for the answer about the GPUs. Without persistence mode a driver may need longer; then the traps that
@@ -75,7 +75,7 @@ class LintReport:
 def look_at_gpus() -> HardwareLook:
     """Read the GPUs; never raises, and never takes longer than some seconds."""
     # Imported late: half of what this module costs an apply, and only a trap of GPUs needs it.
-    from appliance.adapters.gpus.reader import GpuReader  # noqa: PLC0415
+    from appliance.system.gpus.reader import GpuReader  # noqa: PLC0415
 
     reader = GpuReader()
     try:

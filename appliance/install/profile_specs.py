@@ -7,17 +7,17 @@ from pathlib import Path
 from typing import Final
 
 from appliance import __version__
-from appliance.adapters.applied.manifest import read_manifest
-from appliance.adapters.files.access import follow
-from appliance.adapters.model_files.reading import read_adapter_ranks, read_model
-from appliance.adapters.profile_files.loading import load_profiles
-from appliance.domain.errors import StoreError
-from appliance.domain.paths import BUILDS, CACHE_DIR
-from appliance.domain.profile import Catalogue
 from appliance.engines.shared.engine import InvocationContext
-from appliance.planning.units.backend_unit import problem
-from appliance.planning.units.specs import Layout, UnitSpec, spec_of
-from appliance.settings import Settings
+from appliance.model.errors import StoreError
+from appliance.model.paths import BUILDS, CACHE_DIR
+from appliance.model.profile import Catalogue
+from appliance.settings.schema import Settings
+from appliance.switch.units.backend_unit import problem
+from appliance.switch.units.specs import Layout, UnitSpec, spec_of
+from appliance.system.applied.manifest import read_manifest
+from appliance.system.files.access import follow
+from appliance.system.model_files.reading import read_adapter_ranks, read_model
+from appliance.system.profile_files.loading import load_profiles
 
 _MOST_THREADS: Final = 8
 """Most threads of an embedded engine: more do not speed up a small model."""

@@ -3,19 +3,19 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from appliance.adapters.build_records import CurrentBuilds
-from appliance.adapters.files.access import read_access
-from appliance.adapters.files.presence import (
+from appliance.model.profile import Applied, Catalogue
+from appliance.switch.admission.build_findings import build_findings
+from appliance.switch.admission.engine_files import file_findings
+from appliance.switch.admission.findings import Level, Presence, ProfileFacts
+from appliance.system.build_records import CurrentBuilds
+from appliance.system.files.access import read_access
+from appliance.system.files.presence import (
     draft_presence,
     engine_presence,
     missing_adapters,
     model_presence,
 )
-from appliance.adapters.model_files.reading import ModelChecks, read_adapter_ranks
-from appliance.domain.profile import Applied, Catalogue
-from appliance.planning.admission.build_findings import build_findings
-from appliance.planning.admission.engine_files import file_findings
-from appliance.planning.admission.findings import Level, Presence, ProfileFacts
+from appliance.system.model_files.reading import ModelChecks, read_adapter_ranks
 
 
 def start_warnings(catalogue: Catalogue, unit_dir: Path, builds: CurrentBuilds) -> Iterator[str]:

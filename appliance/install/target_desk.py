@@ -7,15 +7,15 @@ is completed by the next command of `appliance target`.
 from pathlib import Path
 from typing import Final, Protocol
 
-from appliance.adapters.files.durable import read_regular, write_file
-from appliance.adapters.files.regular import read_small_file
-from appliance.adapters.target_names import target_names_text
-from appliance.adapters.targets_editing import with_heartbeat, with_target, without_target
-from appliance.adapters.targets_file import parse_targets, standing_of
-from appliance.adapters.toml.file import MAX_BYTES, FaultyFileError, fault_lines
-from appliance.domain.errors import ApplianceError, SettingsError
-from appliance.domain.names import NOTIFIER_UNIT
-from appliance.domain.targets import MOST_TARGETS, Target, Targets
+from appliance.model.errors import ApplianceError, SettingsError
+from appliance.model.names import NOTIFIER_UNIT
+from appliance.model.targets import MOST_TARGETS, Target, Targets
+from appliance.system.files.durable import read_regular, write_file
+from appliance.system.files.regular import read_small_file
+from appliance.system.target_names import target_names_text
+from appliance.system.targets_editing import with_heartbeat, with_target, without_target
+from appliance.system.targets_file import parse_targets, standing_of
+from appliance.system.toml.file import MAX_BYTES, FaultyFileError, fault_lines
 
 _PRIVATE: Final = 0o600
 

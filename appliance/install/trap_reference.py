@@ -4,9 +4,9 @@ from collections.abc import Iterable
 from typing import Final
 
 from appliance.engines import ENGINES
-from appliance.planning.linting.prevented_traps import PREVENTED
-from appliance.planning.linting.trap import ANY_ENGINE, Trap
-from appliance.planning.linting.traps import RETIRED, TRAPS
+from appliance.profiles.linting.prevented_traps import PREVENTED
+from appliance.profiles.linting.trap import ANY_ENGINE, Trap
+from appliance.profiles.linting.traps import RETIRED, TRAPS
 
 _PAGE: Final = """\
 # Traps

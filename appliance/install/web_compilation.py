@@ -3,11 +3,11 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from appliance.adapters.token_file import FileTokens
-from appliance.domain.errors import StoreError
-from appliance.domain.operators import Account, lapse_of
-from appliance.domain.web_addresses import WebAddresses
-from appliance.settings import Settings
+from appliance.model.errors import StoreError
+from appliance.model.operators import Account, lapse_of
+from appliance.model.web_addresses import WebAddresses
+from appliance.settings.schema import Settings
+from appliance.system.token_file import FileTokens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

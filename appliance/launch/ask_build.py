@@ -12,7 +12,7 @@ import sys
 
 from appliance.launch.build.question import ask, stored
 from appliance.launch.program import ERROR, EX_USAGE, INFO, WARNING, Options, UsageError, say
-from appliance.protocol.build_record import encoded
+from appliance.wire.build_record import encoded
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -17,11 +17,11 @@ from __future__ import annotations
 import os
 import time
 
-from appliance.domain.json_reader import decode_json
-from appliance.domain.paths import LEASE_DIR
-from appliance.domain.proxies import without_proxy_to_itself
 from appliance.launch.admission import leases
 from appliance.launch.program import ERROR, EX_USAGE, WARNING, Options, UsageError, run_program, say
+from appliance.model.json_reader import decode_json
+from appliance.model.paths import LEASE_DIR
+from appliance.model.proxies import without_proxy_to_itself
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -106,8 +106,8 @@ class EngineStart:
 
     def _spell(self, question: str) -> None:
         """Put the options in the words that the engine's program has; it is asked if nobody has yet."""
-        from appliance.domain.spelling import lacks, spelled  # noqa: PLC0415
         from appliance.launch.build.question import ask, stored  # noqa: PLC0415
+        from appliance.model.spelling import lacks, spelled  # noqa: PLC0415
 
         timeout_s = min(_ASKING_S, self._no_progress_s / 2)
         program = self._engine[0]
@@ -176,7 +176,7 @@ class EngineStart:
 
 def _tell_patch_failure(problem: str) -> None:
     """Leave the problem as the unit's status text, also for those who watch units."""
-    from appliance.protocol.sd_notify import barrier, notify, patch_failure  # noqa: PLC0415
+    from appliance.wire.sd_notify import barrier, notify, patch_failure  # noqa: PLC0415
 
     notify(f"STATUS={patch_failure(problem)}")
     barrier()  # a message is lost whose sender has ended before it is read

@@ -20,10 +20,10 @@ import os
 import sys
 import time
 
-from appliance.adapters.files.regular import UntrustedFileError, read_untrusted_text
-from appliance.domain.names import HOLD_UNIT, is_profile_name, unit_of
-from appliance.domain.paths import STATE_DIR, UNIT_DIR
 from appliance.launch.program import ERROR, EX_USAGE, INFO, WARNING, Options, UsageError, say
+from appliance.model.names import HOLD_UNIT, is_profile_name, unit_of
+from appliance.model.paths import STATE_DIR, UNIT_DIR
+from appliance.system.files.regular import UntrustedFileError, read_untrusted_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -16,19 +16,19 @@ from __future__ import annotations
 import os
 import time
 
-from appliance.adapters.files.regular import (
-    UntrustedFileError,
-    read_untrusted_text,
-    replace_volatile,
-)
-from appliance.domain.names import is_profile_name, unit_of
-from appliance.domain.paths import GATE_DIR, LEASE_DIR
 from appliance.launch.admission import leases, obstacles
 from appliance.launch.admission.port import PORT_REUSE, PortWatch, last_program, record_program
 from appliance.launch.admission.release import Release
 from appliance.launch.program import ERROR, EX_USAGE, WARNING, Options, UsageError, run_program, say
-from appliance.planning.memory import gate_arguments, peak
-from appliance.protocol import gate_verdict
+from appliance.model.names import is_profile_name, unit_of
+from appliance.model.paths import GATE_DIR, LEASE_DIR
+from appliance.switch.memory import gate_arguments, peak
+from appliance.system.files.regular import (
+    UntrustedFileError,
+    read_untrusted_text,
+    replace_volatile,
+)
+from appliance.wire import gate_verdict
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
     from appliance.launch.admission.obstacles import Obstacle
-    from appliance.planning.memory.requirement import MemoryRequirement
+    from appliance.switch.memory.requirement import MemoryRequirement
 
 ADMITTED = 0
 REFUSED = 75
@@ -143,7 +143,7 @@ class Gate:
         if waited_s - self._announced_s < _STATUS_EVERY_S:
             return
         self._announced_s = waited_s
-        from appliance.protocol.sd_notify import extend, notify  # noqa: PLC0415
+        from appliance.wire.sd_notify import extend, notify  # noqa: PLC0415
 
         notify(f"STATUS={text}", extend(_EXTENSION_S))
 
@@ -154,7 +154,7 @@ class Gate:
         reason = f"{obstacle.explain()}{waited}"
         self._reset_failed()
         self._write_verdict(verdict, reason)
-        from appliance.protocol.sd_notify import notify  # noqa: PLC0415
+        from appliance.wire.sd_notify import notify  # noqa: PLC0415
 
         notify(f"STATUS={verdict}: {reason}"[:_MAX_STATUS_CHARACTERS])
         self._log_refusal(verdict, f"{self._name} {verdict}: {reason}")
@@ -162,12 +162,12 @@ class Gate:
 
     def _log_refusal(self, verdict: str, text: str) -> None:
         """Log with fields where there is a journal; a gate ends at once, so wait until it has read."""
-        from appliance.domain.journal_events import (  # noqa: PLC0415
+        from appliance.model.journal_events import (  # noqa: PLC0415
             JournalEvent,
             JournalField,
             event_pairs,
         )
-        from appliance.protocol.journal_socket import (  # noqa: PLC0415
+        from appliance.wire.journal_socket import (  # noqa: PLC0415
             JournalSocket,
             encode_entry,
             entry_head,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import socket
 import struct
 
-from appliance.protocol.jobs import NO_SUCH_UNIT
+from appliance.wire.jobs import NO_SUCH_UNIT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

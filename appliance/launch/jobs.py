@@ -5,7 +5,7 @@ systemd lets polkit see a job's unit and verb, but not its mode, and some modes 
 allows the supervisor no jobs at all; this program queues them, with the mode ``replace`` alone. The
 start of a backend resets the unit's start limit first, so that only crashes after it count.
 
-The format of requests and answers is that of `appliance.protocol.jobs`. The socket's mode says who may connect.
+The format of requests and answers is that of `appliance.wire.jobs`. The socket's mode says who may connect.
 Units are those that `appliance apply` has installed, backends and the units that ask engines about
 their builds, and the static ones below.
 """
@@ -16,7 +16,9 @@ import os
 import socket
 import sys
 
-from appliance.domain.names import (
+from appliance.launch.job_queue import PRIVATE_SOCKET, RefusedError, queue_job
+from appliance.launch.program import ERROR, EX_USAGE, WARNING, Options, UsageError, say
+from appliance.model.names import (
     APPLY_UNIT,
     HOLD_UNIT,
     RUN_UNIT,
@@ -24,10 +26,8 @@ from appliance.domain.names import (
     profile_of_build,
     unit_of,
 )
-from appliance.domain.paths import APPLIED_DIR, APPLIED_UNITS
-from appliance.launch.job_queue import PRIVATE_SOCKET, RefusedError, queue_job
-from appliance.launch.program import ERROR, EX_USAGE, WARNING, Options, UsageError, say
-from appliance.protocol.jobs import (
+from appliance.model.paths import APPLIED_DIR, APPLIED_UNITS
+from appliance.wire.jobs import (
     ACCESS_DENIED,
     FAILED,
     MAX_LINE_BYTES,

@@ -10,7 +10,7 @@ import gc
 import os
 import sys
 
-from appliance.domain.plain_text import plain
+from appliance.model.plain_text import plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

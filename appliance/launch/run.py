@@ -8,7 +8,7 @@ gate does; take the leases; run the command as its caller, and end with it.
 The caller's signals come through the connection. When it closes (the CLI was killed, the terminal
 was closed) the command gets SIGHUP and SIGTERM, later SIGKILL. Processes that the command leaves
 behind die with the unit's control group, and keep the leases until then. A report of the end is
-left for the supervisor (`appliance.protocol.run_report`).
+left for the supervisor (`appliance.wire.run_report`).
 
 Lines to the caller, each a JSON object with an ``event``:
 
@@ -32,24 +32,24 @@ import signal
 import sys
 import time
 
-from appliance.adapters.files.regular import (
-    UntrustedFileError,
-    read_untrusted_text,
-    replace_volatile,
-)
-from appliance.domain.amounts import duration
-from appliance.domain.names import OPERATORS_GROUP, SUPERVISOR_USER
-from appliance.domain.paths import LEASE_DIR, RUN_DIR
 from appliance.launch.admission import leases
 from appliance.launch.admission.obstacles import lease_sentence
 from appliance.launch.admission.release import Release
 from appliance.launch.command.caller_connection import CallerConnection, caller_connections
 from appliance.launch.command.execution import Command, Ending, attend, start
 from appliance.launch.program import ERROR, EX_USAGE, INFO, WARNING, Options, UsageError, say
-from appliance.planning.memory.requirement import MemoryRequirement
-from appliance.protocol import run_report, run_ticket
-from appliance.protocol.run_request import BadRequest, Request
-from appliance.protocol.sd_notify import extend, notify
+from appliance.model.amounts import duration
+from appliance.model.names import OPERATORS_GROUP, SUPERVISOR_USER
+from appliance.model.paths import LEASE_DIR, RUN_DIR
+from appliance.switch.memory.requirement import MemoryRequirement
+from appliance.system.files.regular import (
+    UntrustedFileError,
+    read_untrusted_text,
+    replace_volatile,
+)
+from appliance.wire import run_report, run_ticket
+from appliance.wire.run_request import BadRequest, Request
+from appliance.wire.sd_notify import extend, notify
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

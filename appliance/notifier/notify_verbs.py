@@ -7,18 +7,18 @@ from dataclasses import asdict, replace
 from typing import Final, assert_never
 from urllib.parse import urlsplit
 
-from appliance.adapters.apprise_sender import send_by_apprise
-from appliance.adapters.targets_file import standing_of
-from appliance.domain.alerts import Message, SendOutcome, SendResult
-from appliance.domain.errors import BadRequestError
-from appliance.domain.service_lines import NotifierTally
-from appliance.domain.targets import NTFY, Target, Targets, TargetStanding, kind_of
+from appliance.model.alerts import Message, SendOutcome, SendResult
+from appliance.model.errors import BadRequestError
+from appliance.model.service_lines import NotifierTally
+from appliance.model.targets import NTFY, Target, Targets, TargetStanding, kind_of
 from appliance.notifier.ntfy_sender import NtfySender
 from appliance.notifier.web_client import WebError, WebRequest, fetch
-from appliance.protocol.conversation.codec import ResultEvent
-from appliance.protocol.conversation.server import FEW, serve_conversations
-from appliance.protocol.json_values import Json
-from appliance.protocol.notify_socket import (
+from appliance.system.apprise_sender import send_by_apprise
+from appliance.system.targets_file import standing_of
+from appliance.wire.conversation.codec import ResultEvent
+from appliance.wire.conversation.server import FEW, serve_conversations
+from appliance.wire.json_values import Json
+from appliance.wire.notify_socket import (
     NOTIFY,
     CancelScheduledRequest,
     NotifyEvent,
@@ -28,8 +28,8 @@ from appliance.protocol.notify_socket import (
     SendRequest,
     TargetsRequest,
 )
-from appliance.protocol.typed_json import JsonValueError, from_json
-from appliance.protocol.unix_server import Peer
+from appliance.wire.typed_json import JsonValueError, from_json
+from appliance.wire.unix_server import Peer
 
 _log = logging.getLogger(__name__)
 

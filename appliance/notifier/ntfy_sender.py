@@ -22,9 +22,9 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from appliance.domain.alerts import Message, SendOutcome, SendResult, Severity
-from appliance.domain.json_reader import decode_json
-from appliance.domain.targets import PUBLIC_NTFY, NtfyAddress, Target, ntfy_address
+from appliance.model.alerts import Message, SendOutcome, SendResult, Severity
+from appliance.model.json_reader import decode_json
+from appliance.model.targets import PUBLIC_NTFY, NtfyAddress, Target, ntfy_address
 from appliance.notifier.web_client import WebAnswer, WebError, WebRequest, fetch
 
 PRIORITIES: Final[Mapping[Severity, int]] = {

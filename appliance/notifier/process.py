@@ -12,18 +12,18 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from appliance.adapters.files.regular import read_small_file
-from appliance.adapters.systemd.daemon import Readiness, named_sockets
-from appliance.adapters.targets_file import parse_targets
-from appliance.adapters.toml.file import MAX_BYTES, FaultyFileError, fault_lines
 from appliance.daemon_main import ToldToEndError, run_daemon, until_told
-from appliance.domain.errors import UnitError
-from appliance.domain.names import NOTIFY_SOCKET_UNIT
-from appliance.domain.paths import TARGETS_FILE
-from appliance.domain.service_lines import leaving_line
-from appliance.domain.targets import Targets
+from appliance.model.errors import UnitError
+from appliance.model.names import NOTIFY_SOCKET_UNIT
+from appliance.model.paths import TARGETS_FILE
+from appliance.model.service_lines import leaving_line
+from appliance.model.targets import Targets
 from appliance.notifier.notify_verbs import NotifyVerbs
-from appliance.settings_snapshot import SettingsSnapshot
+from appliance.settings.snapshot import SettingsSnapshot
+from appliance.system.files.regular import read_small_file
+from appliance.system.systemd.daemon import Readiness, named_sockets
+from appliance.system.targets_file import parse_targets
+from appliance.system.toml.file import MAX_BYTES, FaultyFileError, fault_lines
 
 _log = logging.getLogger(__name__)
 

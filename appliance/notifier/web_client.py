@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Final
 
-from appliance.adapters.response_body import read_body
+from appliance.system.response_body import read_body
 
 DEADLINE_S: Final = 20.0
 _STEP_S: Final = 10.0

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import time
 
-from appliance.domain.amounts import age
+from appliance.model.amounts import age
 from appliance.presentation.clock_times import local_minute
-from appliance.protocol.json_values import Json, number_in, object_in, text_in, texts_in
+from appliance.wire.json_values import Json, number_in, object_in, text_in, texts_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
-    from appliance.planning.status.document import AlertSection
+    from appliance.status.document import AlertSection
 
 _WITHIN_DAY_S: Final = 86_400.0
 

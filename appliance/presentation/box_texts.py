@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import time
 
-from appliance.domain.amounts import age, duration, size, size_of_total
-from appliance.domain.record import Record
-from appliance.planning.wording import joined, requester_name
-from appliance.protocol.json_values import Json, number_in, object_in, objects_in, text_in, texts_in
+from appliance.model.amounts import age, duration, size, size_of_total
+from appliance.model.record import Record
+from appliance.model.wording import joined, requester_name
+from appliance.wire.json_values import Json, number_in, object_in, objects_in, text_in, texts_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import Final
 
-    from appliance.planning.status.document import ProfileRow, StatusDocument
+    from appliance.status.document import ProfileRow, StatusDocument
 
 STATE_GLYPHS: Final = {
     "serving": "●",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from appliance.presentation.alert_texts import alerts_of
-from appliance.protocol.json_values import (
+from appliance.wire.json_values import (
     Json,
     number_in,
     object_in,
@@ -17,7 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Final
 
-    from appliance.planning.status.document import AlertSection, SpeedSection, StatusDocument
+    from appliance.status.document import AlertSection, SpeedSection, StatusDocument
 
 
 UNRESPONSIVE: Final = "unresponsive"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from appliance.domain.record import Record
-from appliance.planning.history import RateSummary
+from appliance.model.record import Record
 from appliance.presentation.clock_times import LATEST_UNIX_S
-from appliance.protocol.health_socket import MeasuredEvent
-from appliance.protocol.json_values import Json, number_in, object_in, objects_in, text_in
+from appliance.status.history import RateSummary
+from appliance.wire.health_socket import MeasuredEvent
+from appliance.wire.json_values import Json, number_in, object_in, objects_in, text_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ class History(Record):
     rows: Mapping[str, Sequence[RateSummary]]
     """By series."""
     baselines: Mapping[str, Json]
-    """Baseline of each series (`appliance.planning.speeds.SeriesBaseline`)."""
+    """Baseline of each series (`appliance.speed.speeds.SeriesBaseline`)."""
     events: Sequence[MeasuredEvent]
 
 

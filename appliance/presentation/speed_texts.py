@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 
-from appliance.domain.amounts import age
-from appliance.planning.status.speed_row import (
+from appliance.model.amounts import age
+from appliance.status.speed_row import (
     DECODE,
     PREFILL,
     SeriesRow,
@@ -17,7 +17,7 @@ from appliance.planning.status.speed_row import (
 )
 
 _VALID = "valid"
-"""Value of `appliance.domain.measurements.ProbeOutcome`, which takes time to import."""
+"""Value of `appliance.model.measurements.ProbeOutcome`, which takes time to import."""
 
 
 def loss_text(series: SeriesRow, now: float) -> str:

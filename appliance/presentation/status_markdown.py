@@ -6,9 +6,7 @@ It is made of what was observed at the moment in its head, so a copy that is kep
 import time
 from collections.abc import Iterable, Sequence
 
-from appliance.planning.status.document import AlertSection, ProfileRow, StatusDocument
-from appliance.planning.status.speed_row import DECODE, band_text, rate_text, speed_row
-from appliance.planning.wording import joined
+from appliance.model.wording import joined
 from appliance.presentation.alert_texts import (
     alert_severity,
     alert_text,
@@ -18,7 +16,9 @@ from appliance.presentation.alert_texts import (
 )
 from appliance.presentation.box_texts import header, mark_text
 from appliance.presentation.clock_times import utc_second
-from appliance.protocol.json_values import Json, objects_in, text_in
+from appliance.status.document import AlertSection, ProfileRow, StatusDocument
+from appliance.status.speed_row import DECODE, band_text, rate_text, speed_row
+from appliance.wire.json_values import Json, objects_in, text_in
 
 
 def markdown_lines(document: StatusDocument, *, now: float) -> Iterable[str]:

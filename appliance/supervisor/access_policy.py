@@ -17,22 +17,22 @@ never by what a client says about itself. An engine is refused also when it runs
 from dataclasses import dataclass
 from typing import Final
 
-from appliance.adapters.kernel.processes import group_name, user_name
-from appliance.domain.errors import PermissionDeniedError
-from appliance.domain.names import is_engine
-from appliance.domain.operators import TokenOperator
-from appliance.planning.wording import process_requester, short
-from appliance.protocol.acting_request import ActingRequest, acting_request
-from appliance.protocol.control_requests import (
+from appliance.model.errors import PermissionDeniedError
+from appliance.model.names import is_engine
+from appliance.model.operators import TokenOperator
+from appliance.model.wording import process_requester, short
+from appliance.system.kernel.processes import group_name, user_name
+from appliance.wire.acting_request import ActingRequest, acting_request
+from appliance.wire.control_requests import (
     CONTROL,
     AbandonRequest,
     ControlRequest,
     OnRequestSwitch,
 )
-from appliance.protocol.json_values import Json
-from appliance.protocol.status_socket import STATUS, StatusSocketRequest
-from appliance.protocol.token_socket import TOKEN
-from appliance.protocol.unix_server import Peer
+from appliance.wire.json_values import Json
+from appliance.wire.status_socket import STATUS, StatusSocketRequest
+from appliance.wire.token_socket import TOKEN
+from appliance.wire.unix_server import Peer
 
 _ON_REQUEST: Final = frozenset(OnRequestSwitch.__match_args__)
 """Arguments that a switch on request may have: none sets a deadline or prevents a roll-back."""

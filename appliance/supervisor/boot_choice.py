@@ -2,11 +2,11 @@
 
 import contextlib
 
-from appliance.domain.errors import ApplianceError, StoreError
-from appliance.domain.observed import Observed
-from appliance.domain.operations import HoldUntil, Operation, has_run_out
-from appliance.planning.switch.goals import writes_of
-from appliance.ports import Clock, Commitment, Units
+from appliance.model.errors import ApplianceError, StoreError
+from appliance.model.observed import Observed
+from appliance.model.operations import HoldUntil, Operation, has_run_out
+from appliance.switch.goals import writes_of
+from appliance.system.ports import Clock, Commitment, Units
 
 
 class BootChoice:

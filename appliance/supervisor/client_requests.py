@@ -4,15 +4,15 @@ import logging
 from collections.abc import Mapping
 from typing import Final
 
-from appliance.domain.errors import UnreachableError
-from appliance.domain.journal_events import JournalEvent, JournalField, event_fields
-from appliance.domain.operations import Outcome
-from appliance.planning.wording import short
-from appliance.ports import Gateway
-from appliance.protocol.control import Exit
-from appliance.protocol.conversation.codec import ResultEvent
-from appliance.protocol.json_values import Json, number_in, objects_in, text_in
+from appliance.model.errors import UnreachableError
+from appliance.model.journal_events import JournalEvent, JournalField, event_fields
+from appliance.model.operations import Outcome
+from appliance.model.wording import short
 from appliance.supervisor.access_policy import Requester
+from appliance.system.ports import Gateway
+from appliance.wire.control import Exit
+from appliance.wire.conversation.codec import ResultEvent
+from appliance.wire.json_values import Json, number_in, objects_in, text_in
 
 _log = logging.getLogger(__name__)
 

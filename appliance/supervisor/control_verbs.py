@@ -6,20 +6,27 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import aclosing
 from typing import Any, assert_never
 
-from appliance.domain.claims import claim_on
-from appliance.domain.errors import NotFoundError
-from appliance.domain.operations import FOREVER, Cause, Goal, Kind, Outcome
-from appliance.planning.admission.findings import Level
-from appliance.planning.wording import joined, requester_name, short
-from appliance.protocol.control import Exit
-from appliance.protocol.control_events import (
+from appliance.model.claims import claim_on
+from appliance.model.errors import NotFoundError
+from appliance.model.operations import FOREVER, Cause, Goal, Kind, Outcome
+from appliance.model.wording import joined, requester_name, short
+from appliance.supervisor.access_policy import Requester, read_from_operator, requester_of
+from appliance.supervisor.client_requests import ClientRequests
+from appliance.supervisor.inference_keys import KeyDesk, Keys
+from appliance.supervisor.operator_tokens import TokenDesk
+from appliance.supervisor.ownership import OperationRequest, Running, Supervisor
+from appliance.supervisor.status_feed import PERSON_EVERY_S, PERSON_TIMES, StatusFeed
+from appliance.supervisor.verification_verb import verification_result
+from appliance.switch.admission.findings import Level
+from appliance.wire.control import Exit
+from appliance.wire.control_events import (
     AcceptedEvent,
     ControlEvent,
     EndedEvent,
     StatusEvent,
     TicketEvent,
 )
-from appliance.protocol.control_requests import (
+from appliance.wire.control_requests import (
     CONTROL,
     AbandonRequest,
     AddKeyRequest,
@@ -49,17 +56,10 @@ from appliance.protocol.control_requests import (
     VerifyRequest,
     WatchStatusRequest,
 )
-from appliance.protocol.conversation.codec import ResultEvent
-from appliance.protocol.conversation.server import ReadRequest, serve_conversations
-from appliance.protocol.operation_requests import OperationsRequest
-from appliance.protocol.unix_server import Peer
-from appliance.supervisor.access_policy import Requester, read_from_operator, requester_of
-from appliance.supervisor.client_requests import ClientRequests
-from appliance.supervisor.inference_keys import KeyDesk, Keys
-from appliance.supervisor.operator_tokens import TokenDesk
-from appliance.supervisor.ownership import OperationRequest, Running, Supervisor
-from appliance.supervisor.status_feed import PERSON_EVERY_S, PERSON_TIMES, StatusFeed
-from appliance.supervisor.verification_verb import verification_result
+from appliance.wire.conversation.codec import ResultEvent
+from appliance.wire.conversation.server import ReadRequest, serve_conversations
+from appliance.wire.operation_requests import OperationsRequest
+from appliance.wire.unix_server import Peer
 
 _log = logging.getLogger(__name__)
 

@@ -8,9 +8,9 @@ import asyncio
 from collections.abc import AsyncGenerator
 from typing import Final
 
-from appliance.domain.gateway import EngineMetrics
-from appliance.ports import Backend
+from appliance.model.gateway import EngineMetrics
 from appliance.supervisor.memory_sampler import LastLook
+from appliance.system.ports import Backend
 
 _AT_ONCE: Final = 4
 _MOST: Final = 32

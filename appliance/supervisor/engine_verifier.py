@@ -10,18 +10,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from appliance.domain.errors import UnitError
-from appliance.domain.journal_events import JournalEvent, event_fields
-from appliance.domain.observed import ObservedUnit
-from appliance.domain.profile import Applied
-from appliance.planning.status.document import VerificationRow
-from appliance.planning.verification.declaration import build_facts
-from appliance.planning.verification.fact_comparison import Verification, compare
-from appliance.planning.verification.self_description import log_description, together
-from appliance.planning.verification.verification_rows import verification_row
-from appliance.planning.verification.verification_text import difference_note
-from appliance.ports import Backend, Clock, Host, Units
+from appliance.model.errors import UnitError
+from appliance.model.journal_events import JournalEvent, event_fields
+from appliance.model.observed import ObservedUnit
+from appliance.model.profile import Applied
+from appliance.status.document import VerificationRow
 from appliance.supervisor.memory_sampler import LastLook
+from appliance.switch.verification.declaration import build_facts
+from appliance.switch.verification.fact_comparison import Verification, compare
+from appliance.switch.verification.self_description import log_description, together
+from appliance.switch.verification.verification_rows import verification_row
+from appliance.switch.verification.verification_text import difference_note
+from appliance.system.ports import Backend, Clock, Host, Units
 
 _log = logging.getLogger(__name__)
 

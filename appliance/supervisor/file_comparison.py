@@ -7,15 +7,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from appliance.adapters.applied.installed_units import InstalledUnits
-from appliance.adapters.applied.profile_directory import ProfileDirectory
-from appliance.adapters.applied.started_units import STARTED_FILE, StartedUnits
-from appliance.adapters.build_records import current_builds
-from appliance.domain.observed import Observed
-from appliance.domain.paths import BUILDS
-from appliance.domain.profile import Catalogue
-from appliance.planning.status.box_status import InstalledForm
-from appliance.settings_snapshot import SettingsSnapshot
+from appliance.model.observed import Observed
+from appliance.model.paths import BUILDS
+from appliance.model.profile import Catalogue
+from appliance.settings.snapshot import SettingsSnapshot
+from appliance.status.box_status import InstalledForm
+from appliance.system.applied.installed_units import InstalledUnits
+from appliance.system.applied.profile_directory import ProfileDirectory
+from appliance.system.applied.started_units import STARTED_FILE, StartedUnits
+from appliance.system.build_records import current_builds
 
 _KEPT_S: Final = 10.0
 

@@ -1,6 +1,6 @@
 """Evidence and health of the GPUs for the health agent, which may not ask their driver.
 
-The driver is asked by the sampler's child, which can be killed (`adapters.gpus.reader`), at most
+The driver is asked by the sampler's child, which can be killed (`system.gpus.reader`), at most
 once in a second, however many ask: the watchdog does every half minute, and probes do. What cannot be
 read is told as a problem.
 """
@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any, Final
 
-from appliance.adapters.gpus.reader import GpuEvidenceReading, read_gpu_evidence
-from appliance.domain.measurements import BoxGpus, GpuSample, GpuTenant
-from appliance.domain.memory import DeviceMemory, GpuState
-from appliance.domain.names import profile_of
-from appliance.ports import Clock
+from appliance.model.measurements import BoxGpus, GpuSample, GpuTenant
+from appliance.model.memory import DeviceMemory, GpuState
+from appliance.model.names import profile_of
+from appliance.system.gpus.reader import GpuEvidenceReading, read_gpu_evidence
+from appliance.system.ports import Clock
 
 _FRESH_S: Final = 1.0
 _PATIENCE_S: Final = 2.0

@@ -7,21 +7,21 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
-from appliance.adapters.key_file import StoredKey
-from appliance.domain.errors import BadRequestError, NotFoundError
-from appliance.domain.gateway import Key
-from appliance.domain.journal_events import JournalEvent, JournalField, event_fields
-from appliance.domain.operations import Outcome
-from appliance.planning.credential_names import check_credential_name, no_such_credential
-from appliance.protocol.control_requests import (
+from appliance.model.credential_names import check_credential_name, no_such_credential
+from appliance.model.errors import BadRequestError, NotFoundError
+from appliance.model.gateway import Key
+from appliance.model.journal_events import JournalEvent, JournalField, event_fields
+from appliance.model.operations import Outcome
+from appliance.supervisor.access_policy import Requester
+from appliance.system.key_file import StoredKey
+from appliance.wire.control_requests import (
     AddKeyRequest,
     KeyRequest,
     ListKeysRequest,
     RemoveKeyRequest,
 )
-from appliance.protocol.conversation.codec import ResultEvent
-from appliance.protocol.json_values import Json
-from appliance.supervisor.access_policy import Requester
+from appliance.wire.conversation.codec import ResultEvent
+from appliance.wire.json_values import Json
 
 _log = logging.getLogger(__name__)
 

@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import Callable, Container, Sequence
 from typing import Final
 
-from appliance.domain.errors import UnknownProfileError
-from appliance.domain.plain_text import last_redraw, plain
-from appliance.planning.wording import short
-from appliance.ports import Clock, Host
-from appliance.protocol.status_socket import MOST_LOG_BYTES, MOST_LOG_CHARACTERS
+from appliance.model.errors import UnknownProfileError
+from appliance.model.plain_text import last_redraw, plain
+from appliance.model.wording import short
+from appliance.system.ports import Clock, Host
+from appliance.wire.status_socket import MOST_LOG_BYTES, MOST_LOG_CHARACTERS
 
 _REACHES_BACK_S: Final = 7 * 86_400.0
 

@@ -11,14 +11,14 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from appliance.domain.errors import ApplianceError
-from appliance.domain.memory import GpuMemory, GpuState, GroupMemory
-from appliance.domain.observed import Observed
-from appliance.domain.profile import Catalogue
-from appliance.planning.ledger import Ledger, grown, ledger_of, worth_keeping
-from appliance.planning.memory.peak import ObservedPeak
-from appliance.ports import Clock, Host, Peaks, Units
-from appliance.settings_snapshot import SettingsSnapshot
+from appliance.model.errors import ApplianceError
+from appliance.model.memory import GpuMemory, GpuState, GroupMemory
+from appliance.model.observed import Observed
+from appliance.model.profile import Catalogue
+from appliance.settings.snapshot import SettingsSnapshot
+from appliance.switch.ledger import Ledger, grown, ledger_of, worth_keeping
+from appliance.switch.memory.peak import ObservedPeak
+from appliance.system.ports import Clock, Host, Peaks, Units
 
 _log = logging.getLogger(__name__)
 

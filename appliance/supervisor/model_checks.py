@@ -4,20 +4,20 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from appliance.domain.claims import Claim
-from appliance.domain.engine_build import EngineBuild
-from appliance.domain.errors import PermissionDeniedError, UnitError
-from appliance.domain.memory import GroupMemory
-from appliance.domain.observed import Observed
-from appliance.domain.operations import Operation
-from appliance.domain.profile import Applied, Catalogue
-from appliance.planning.admission.build_findings import is_asked
-from appliance.planning.admission.findings import PreflightFinding, Presence, ProfileFacts
-from appliance.planning.admission.preflight import findings, leaving_of
-from appliance.planning.need_parts import EstimateRow, estimate_row
-from appliance.planning.switch.placement import misplaced, unlocked
-from appliance.planning.switch.run_command import command_findings
-from appliance.ports import Backend, Host, Peaks, Store, Units
+from appliance.model.claims import Claim
+from appliance.model.engine_build import EngineBuild
+from appliance.model.errors import PermissionDeniedError, UnitError
+from appliance.model.memory import GroupMemory
+from appliance.model.observed import Observed
+from appliance.model.operations import Operation
+from appliance.model.profile import Applied, Catalogue
+from appliance.switch.admission.build_findings import is_asked
+from appliance.switch.admission.findings import PreflightFinding, Presence, ProfileFacts
+from appliance.switch.admission.preflight import findings, leaving_of
+from appliance.switch.need_parts import EstimateRow, estimate_row
+from appliance.switch.placement import misplaced, unlocked
+from appliance.switch.run_command import command_findings
+from appliance.system.ports import Backend, Host, Peaks, Store, Units
 
 
 class Preflight:

@@ -6,8 +6,8 @@ The store is read again only after another operation has ended, because every st
 from collections.abc import Sequence
 from typing import Final
 
-from appliance.domain.operations import Finished, HoldUntil, Kind, Outcome
-from appliance.ports import Store
+from appliance.model.operations import Finished, HoldUntil, Kind, Outcome
+from appliance.system.ports import Store
 
 _MOST: Final = 100
 """Number of operations that are looked through, newest first."""

@@ -7,8 +7,8 @@ Steps within a phase that passed before it came are left out (`EventFeed`).
 import asyncio
 from collections.abc import AsyncIterator
 
-from appliance.protocol.control_events import OperationChange
 from appliance.supervisor.operation_runner import Transaction
+from appliance.wire.control_events import OperationChange
 
 
 class OperationHub:

@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import replace
 
-from appliance.domain.operations import Cause, Finished, Operation, Outcome, Phase, PhaseState
-from appliance.ports import Clock, Store
-from appliance.protocol.control_events import EndedEvent, OperationChange, PhaseEvent
+from appliance.model.operations import Cause, Finished, Operation, Outcome, Phase, PhaseState
+from appliance.system.ports import Clock, Store
+from appliance.wire.control_events import EndedEvent, OperationChange, PhaseEvent
 
 
 class EventFeed:

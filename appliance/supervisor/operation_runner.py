@@ -1,6 +1,6 @@
 """Runner of one operation: observe, decide, act, until the operation is finished.
 
-Every decision is made by `planning.switch.next_action.next_action`; this module carries it out and
+Every decision is made by `switch.next_action.next_action`; this module carries it out and
 remembers that it did. This memory may be lost at any time: the row in the store is enough to go on,
 because each step is harmless when repeated. The module is long, because all actions change this one
 memory.
@@ -12,18 +12,21 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar, assert_never
 
-from appliance.domain.claims import Claim
-from appliance.domain.errors import ApplianceError, BackendError
-from appliance.domain.gateway import State
-from appliance.domain.journal_events import JournalEvent
-from appliance.domain.observed import Observed, RunReport
-from appliance.domain.operations import Cause, Finished, Kind, Operation, Phase, RunCaller
-from appliance.domain.profile import Catalogue
-from appliance.planning.admission.preflight import phase_texts, refusal
-from appliance.planning.routing.gateway_state import state_of
-from appliance.planning.status.journal_fields import operation_fields
-from appliance.planning.status.log_excerpt import LINES_READ, excerpt, short_line
-from appliance.planning.switch.actions import (
+from appliance.model.claims import Claim
+from appliance.model.errors import ApplianceError, BackendError
+from appliance.model.gateway import State
+from appliance.model.journal_events import JournalEvent
+from appliance.model.observed import Observed, RunReport
+from appliance.model.operations import Cause, Finished, Kind, Operation, Phase, RunCaller
+from appliance.model.profile import Catalogue
+from appliance.routing.gateway_state import state_of
+from appliance.status.journal_fields import operation_fields
+from appliance.status.log_excerpt import LINES_READ, excerpt, short_line
+from appliance.supervisor.boot_choice import BootChoice
+from appliance.supervisor.engine_verifier import EngineVerifier
+from appliance.supervisor.model_checks import ModelProof, Preflight
+from appliance.supervisor.operation_record import EventFeed, OperationRecord
+from appliance.switch.actions import (
     Action,
     BeginRestore,
     BeginRollback,
@@ -41,14 +44,11 @@ from appliance.planning.switch.actions import (
     Wait,
     WarmUpModel,
 )
-from appliance.planning.switch.closing_event import closing_event
-from appliance.planning.switch.next_action import next_action, reverse_operation
-from appliance.planning.verification.verification_text import failure_text, phase_text
-from appliance.ports import Backend, Change, Clock, Gateway, Host, RunTickets, Store, Units
-from appliance.supervisor.boot_choice import BootChoice
-from appliance.supervisor.engine_verifier import EngineVerifier
-from appliance.supervisor.model_checks import ModelProof, Preflight
-from appliance.supervisor.operation_record import EventFeed, OperationRecord
+from appliance.switch.admission.preflight import phase_texts, refusal
+from appliance.switch.closing_event import closing_event
+from appliance.switch.next_action import next_action, reverse_operation
+from appliance.switch.verification.verification_text import failure_text, phase_text
+from appliance.system.ports import Backend, Change, Clock, Gateway, Host, RunTickets, Store, Units
 
 _log = logging.getLogger(__name__)
 

@@ -4,7 +4,7 @@ from bisect import bisect_left
 from collections.abc import Mapping
 from typing import Final
 
-from appliance.domain.operations import Finished, Kind, Outcome
+from appliance.model.operations import Finished, Kind, Outcome
 from appliance.supervisor.traffic_figures import TrafficFigures
 
 DURATION_BOUNDS_S: Final = (

@@ -16,22 +16,22 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
-from appliance.adapters.token_file import StoredToken
-from appliance.domain.errors import BadRequestError, NotFoundError, PermissionDeniedError
-from appliance.domain.names import OPERATORS_GROUP
-from appliance.domain.operations import Outcome
-from appliance.domain.operators import Account, OperatorToken
-from appliance.planning.credential_names import check_credential_name, no_such_credential
-from appliance.planning.wording import joined, short
-from appliance.protocol.control_requests import (
+from appliance.model.credential_names import check_credential_name, no_such_credential
+from appliance.model.errors import BadRequestError, NotFoundError, PermissionDeniedError
+from appliance.model.names import OPERATORS_GROUP
+from appliance.model.operations import Outcome
+from appliance.model.operators import Account, OperatorToken
+from appliance.model.wording import joined, short
+from appliance.supervisor.access_policy import Requester
+from appliance.system.token_file import StoredToken
+from appliance.wire.control_requests import (
     AddTokenRequest,
     ListTokensRequest,
     RemoveTokenRequest,
     TokenRequest,
 )
-from appliance.protocol.conversation.codec import ResultEvent
-from appliance.protocol.json_values import Json
-from appliance.supervisor.access_policy import Requester
+from appliance.wire.conversation.codec import ResultEvent
+from appliance.wire.json_values import Json
 
 _log = logging.getLogger(__name__)
 

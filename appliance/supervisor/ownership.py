@@ -14,17 +14,17 @@ import secrets
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from appliance.domain.claims import NOTHING, Claim
-from appliance.domain.errors import (
+from appliance.model.claims import NOTHING, Claim
+from appliance.model.errors import (
     BusyError,
     PermissionDeniedError,
     StoreError,
     UnknownProfileError,
 )
-from appliance.domain.gateway import State as GatewayState
-from appliance.domain.journal_events import JournalEvent, JournalField, event_fields
-from appliance.domain.observed import Observed
-from appliance.domain.operations import (
+from appliance.model.gateway import State as GatewayState
+from appliance.model.journal_events import JournalEvent, JournalField, event_fields
+from appliance.model.observed import Observed
+from appliance.model.operations import (
     Cause,
     Finished,
     HoldUntil,
@@ -33,32 +33,13 @@ from appliance.domain.operations import (
     Outcome,
     RunCaller,
 )
-from appliance.domain.profile import Catalogue
-from appliance.domain.words import Mark
-from appliance.planning.admission.findings import PreflightFinding, refuse
-from appliance.planning.need_parts import EstimateRow
-from appliance.planning.routing.gateway_state import state_of
-from appliance.planning.status.journal_fields import end_fields, operation_fields
-from appliance.planning.status.summary import changes, crashes, described, summary
-from appliance.planning.switch.closing_event import closing_event
-from appliance.planning.switch.goals import check_left_out, goal_of
-from appliance.planning.switch.next_action import left_in_order, taken_up
-from appliance.planning.wording import joined, no_such_profile, requester_name
-from appliance.ports import (
-    Backend,
-    Change,
-    Clock,
-    Commitment,
-    Gateway,
-    Host,
-    Peaks,
-    Profiles,
-    RunTickets,
-    Store,
-    Units,
-)
-from appliance.protocol.control_events import AcceptedEvent, EndedEvent, OperationChange
-from appliance.settings_snapshot import SettingsSnapshot
+from appliance.model.profile import Catalogue
+from appliance.model.wording import joined, no_such_profile, requester_name
+from appliance.model.words import Mark
+from appliance.routing.gateway_state import state_of
+from appliance.settings.snapshot import SettingsSnapshot
+from appliance.status.journal_fields import end_fields, operation_fields
+from appliance.status.summary import changes, crashes, described, summary
 from appliance.supervisor.access_policy import Requester
 from appliance.supervisor.boot_choice import BootChoice
 from appliance.supervisor.engine_verifier import EngineVerifier
@@ -73,6 +54,25 @@ from appliance.supervisor.operation_runner import (
 from appliance.supervisor.operation_tally import OperationTally
 from appliance.supervisor.reconciler import Reconciler
 from appliance.supervisor.unit_memory import StatusReader, UnitMemory
+from appliance.switch.admission.findings import PreflightFinding, refuse
+from appliance.switch.closing_event import closing_event
+from appliance.switch.goals import check_left_out, goal_of
+from appliance.switch.need_parts import EstimateRow
+from appliance.switch.next_action import left_in_order, taken_up
+from appliance.system.ports import (
+    Backend,
+    Change,
+    Clock,
+    Commitment,
+    Gateway,
+    Host,
+    Peaks,
+    Profiles,
+    RunTickets,
+    Store,
+    Units,
+)
+from appliance.wire.control_events import AcceptedEvent, EndedEvent, OperationChange
 
 _log = logging.getLogger(__name__)
 

@@ -13,24 +13,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from appliance.adapters.applied.gateway_file import DamageWatch
-from appliance.adapters.applied.manifest import ManifestProfiles
-from appliance.adapters.commitment import FileCommitment
-from appliance.adapters.engine_http import HttpBackend
-from appliance.adapters.garbage import freeze_garbage
-from appliance.adapters.host import LinuxHost, SystemClock
-from appliance.adapters.key_file import FileKeys
-from appliance.adapters.launch_files import TICKET, FileRunTickets
-from appliance.adapters.peaks import FilePeaks
-from appliance.adapters.socket_gateway import SocketGateway
-from appliance.adapters.sqlite.store import SqliteStore
-from appliance.adapters.systemd.daemon import Readiness, named_sockets
-from appliance.adapters.systemd.service_manager import SystemdUnits
-from appliance.adapters.token_file import FileTokens
-from appliance.adapters.user_accounts import account_of, account_of_uid
 from appliance.daemon_main import ToldToEndError, daemon_tasks, run_daemon, until_told
-from appliance.domain.errors import ApplianceError, StoreError, UnitError
-from appliance.domain.names import (
+from appliance.model.errors import ApplianceError, StoreError, UnitError
+from appliance.model.names import (
     GATEWAY_USER,
     REQUEST_SOCKET_UNIT,
     STATUS_SOCKET_UNIT,
@@ -39,9 +24,8 @@ from appliance.domain.names import (
     TOKEN_SOCKET_UNIT,
     WEB_USER,
 )
-from appliance.domain.paths import BUILDS
-from appliance.ports import Profiles
-from appliance.settings_snapshot import SettingsSnapshot
+from appliance.model.paths import BUILDS
+from appliance.settings.snapshot import SettingsSnapshot
 from appliance.supervisor.access_policy import (
     ReadByToken,
     ReadFromGateway,
@@ -65,6 +49,22 @@ from appliance.supervisor.token_check import TokenCheck
 from appliance.supervisor.token_verbs import TokenVerbs
 from appliance.supervisor.traffic_figures import TrafficFigures
 from appliance.supervisor.unit_memory import StatusReader, UnitMemory
+from appliance.system.applied.gateway_file import DamageWatch
+from appliance.system.applied.manifest import ManifestProfiles
+from appliance.system.commitment import FileCommitment
+from appliance.system.engine_http import HttpBackend
+from appliance.system.garbage import freeze_garbage
+from appliance.system.host import LinuxHost, SystemClock
+from appliance.system.key_file import FileKeys
+from appliance.system.launch_files import TICKET, FileRunTickets
+from appliance.system.peaks import FilePeaks
+from appliance.system.ports import Profiles
+from appliance.system.socket_gateway import SocketGateway
+from appliance.system.sqlite.store import SqliteStore
+from appliance.system.systemd.daemon import Readiness, named_sockets
+from appliance.system.systemd.service_manager import SystemdUnits
+from appliance.system.token_file import FileTokens
+from appliance.system.user_accounts import account_of, account_of_uid
 
 _log = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ what it finds                           what it does
 a timed hold that has passed            ends it and starts the committed profiles
 a hold kept on disk, its unit inactive  starts the unit, unless a profile serves
 a profile that serves during a hold     ends the hold: somebody has started it past the conflict
-a committed profile that crashed        starts it, with growing pauses (planning.switch.repair)
+a committed profile that crashed        starts it, with growing pauses (switch.repair)
 one evicted by hand by a rival that is  likewise
 lost by accident
 anything started or stopped by hand     nothing
@@ -18,13 +18,14 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from appliance.domain.errors import StoreError
-from appliance.domain.journal_events import JournalEvent, event_fields
-from appliance.domain.observed import ActiveState, Observed
-from appliance.domain.operations import HoldUntil
-from appliance.domain.profile import Catalogue
-from appliance.planning.switch.goals import in_the_way
-from appliance.planning.switch.repair import (
+from appliance.model.errors import StoreError
+from appliance.model.journal_events import JournalEvent, event_fields
+from appliance.model.observed import ActiveState, Observed
+from appliance.model.operations import HoldUntil
+from appliance.model.profile import Catalogue
+from appliance.supervisor.operation_history import OperationHistory
+from appliance.switch.goals import in_the_way
+from appliance.switch.repair import (
     WINDOW_S,
     evicted_in_vain,
     left_by_choice,
@@ -32,8 +33,7 @@ from appliance.planning.switch.repair import (
     stopped_by_choice,
     to_repair,
 )
-from appliance.ports import Clock, Commitment, Host, Store, Units
-from appliance.supervisor.operation_history import OperationHistory
+from appliance.system.ports import Clock, Commitment, Host, Store, Units
 
 _log = logging.getLogger(__name__)
 

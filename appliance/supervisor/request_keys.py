@@ -10,8 +10,8 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Final
 
-from appliance.domain.errors import BadRequestError
-from appliance.domain.record import Record
+from appliance.model.errors import BadRequestError
+from appliance.model.record import Record
 
 KEY_S: Final = 24 * 3600.0
 MOST_KEYS: Final = 1000

@@ -1,16 +1,16 @@
-"""Watch over serving engines for one that makes no progress (`planning.status.stalls`)."""
+"""Watch over serving engines for one that makes no progress (`status.stalls`)."""
 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
-from appliance.domain.errors import UnitError
-from appliance.domain.journal_events import JournalEvent, event_fields
-from appliance.domain.observed import Observed
-from appliance.domain.profile import Catalogue
-from appliance.planning.status.stalls import Activity, Look, Stall, seen, stall, stall_words
-from appliance.ports import Clock, Units
+from appliance.model.errors import UnitError
+from appliance.model.journal_events import JournalEvent, event_fields
+from appliance.model.observed import Observed
+from appliance.model.profile import Catalogue
+from appliance.status.stalls import Activity, Look, Stall, seen, stall, stall_words
+from appliance.system.ports import Clock, Units
 
 _log = logging.getLogger(__name__)
 

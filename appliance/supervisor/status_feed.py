@@ -18,7 +18,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from time import thread_time
 from typing import Any, Final
 
-from appliance.protocol.status_socket import (
+from appliance.wire.status_socket import (
     WATCH_AT_LEAST_EVERY_S,
     WATCH_AT_MOST_EVERY_S,
     WATCH_EVERY_S,

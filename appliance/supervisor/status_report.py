@@ -6,13 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import appliance
-from appliance.adapters.applied.manifest import EditWatch
-from appliance.domain.memory import DeviceMemory
-from appliance.domain.operations import Finished, Operation
-from appliance.domain.profile import Catalogue
-from appliance.planning.memory.peak import ObservedPeak
-from appliance.planning.status.box_status import KnownRows, build_status
-from appliance.planning.status.document import (
+from appliance.model.memory import DeviceMemory
+from appliance.model.operations import Finished, Operation
+from appliance.model.profile import Catalogue
+from appliance.status.box_status import KnownRows, build_status
+from appliance.status.document import (
     EndedOperationRow,
     GatewayRow,
     NeedRow,
@@ -21,13 +19,10 @@ from appliance.planning.status.document import (
     RecordedOperation,
     VerificationRow,
 )
-from appliance.planning.status.gateway_row import gateway_row
-from appliance.planning.status.memory_rows import memory_row, need_rows, profile_memory
-from appliance.planning.status.phase_progress import phase_share, usual_phases_s
-from appliance.planning.status.stalls import Stall
-from appliance.planning.switch.phase_deadlines import involved, phase_deadline_s
-from appliance.planning.switch.repair import stopped_by_choice
-from appliance.ports import Clock, Host, Peaks, Store, Units
+from appliance.status.gateway_row import gateway_row
+from appliance.status.memory_rows import memory_row, need_rows, profile_memory
+from appliance.status.phase_progress import phase_share, usual_phases_s
+from appliance.status.stalls import Stall
 from appliance.supervisor.file_comparison import FileComparison
 from appliance.supervisor.memory_sampler import MemorySampler
 from appliance.supervisor.operation_history import OperationHistory
@@ -35,6 +30,11 @@ from appliance.supervisor.operation_runner import Transaction
 from appliance.supervisor.ownership import Supervisor
 from appliance.supervisor.traffic_figures import Figures, TrafficFigures
 from appliance.supervisor.unit_memory import StatusReader
+from appliance.switch.memory.peak import ObservedPeak
+from appliance.switch.phase_deadlines import involved, phase_deadline_s
+from appliance.switch.repair import stopped_by_choice
+from appliance.system.applied.manifest import EditWatch
+from appliance.system.ports import Clock, Host, Peaks, Store, Units
 
 _MOST_LIKE: Final = 100
 """Operations among which those are that tell how long a phase usually takes, the newest."""

@@ -6,14 +6,21 @@ from contextlib import aclosing
 from dataclasses import asdict
 from typing import Any, Protocol, assert_never
 
-from appliance.domain.json_reader import parse_object
-from appliance.planning.status.document import OperationsSection, RecordedOperation
-from appliance.protocol.control_events import OperationChange, StatusEvent
-from appliance.protocol.control_requests import CONTROL
-from appliance.protocol.conversation.codec import ResultEvent
-from appliance.protocol.conversation.server import FEW, serve_conversations
-from appliance.protocol.operation_requests import OperationsRequest
-from appliance.protocol.status_socket import (
+from appliance.model.json_reader import parse_object
+from appliance.status.document import OperationsSection, RecordedOperation
+from appliance.supervisor.access_policy import read_from_watcher
+from appliance.supervisor.client_requests import ClientRequests
+from appliance.supervisor.engine_pages import EnginePageReader
+from appliance.supervisor.log_reader import LogReader
+from appliance.supervisor.status_feed import StatusFeed
+from appliance.supervisor.token_check import TokenCheck
+from appliance.supervisor.unit_memory import StatusReader
+from appliance.wire.control_events import OperationChange, StatusEvent
+from appliance.wire.control_requests import CONTROL
+from appliance.wire.conversation.codec import ResultEvent
+from appliance.wire.conversation.server import FEW, serve_conversations
+from appliance.wire.operation_requests import OperationsRequest
+from appliance.wire.status_socket import (
     PAGE_CHARACTERS,
     STATUS,
     WATCHER_READS_WITHIN_S,
@@ -33,14 +40,7 @@ from appliance.protocol.status_socket import (
     TokenOwnerRequest,
     WatchRequest,
 )
-from appliance.protocol.unix_server import Peer
-from appliance.supervisor.access_policy import read_from_watcher
-from appliance.supervisor.client_requests import ClientRequests
-from appliance.supervisor.engine_pages import EnginePageReader
-from appliance.supervisor.log_reader import LogReader
-from appliance.supervisor.status_feed import StatusFeed
-from appliance.supervisor.token_check import TokenCheck
-from appliance.supervisor.unit_memory import StatusReader
+from appliance.wire.unix_server import Peer
 
 Question = (
     DocumentRequest

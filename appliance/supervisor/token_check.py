@@ -20,9 +20,9 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
-from appliance.adapters.token_file import StoredToken, is_text_of_token, presented_id
-from appliance.domain.errors import BusyError, PermissionDeniedError, StoreError
-from appliance.domain.operators import Account, TokenOperator, lapse_of
+from appliance.model.errors import BusyError, PermissionDeniedError, StoreError
+from appliance.model.operators import Account, TokenOperator, lapse_of
+from appliance.system.token_file import StoredToken, is_text_of_token, presented_id
 
 _log = logging.getLogger(__name__)
 

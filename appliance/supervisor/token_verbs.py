@@ -8,17 +8,17 @@ import socket
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 
-from appliance.domain.errors import PermissionDeniedError
-from appliance.domain.operators import TokenOperator
-from appliance.protocol.acting_request import ActingRequest
-from appliance.protocol.control_events import AcceptedEvent, ControlEvent
-from appliance.protocol.control_requests import AttachRequest, ControlRequest
-from appliance.protocol.conversation.server import FEW, ReadRequest, serve_conversations
-from appliance.protocol.token_socket import OFFERED, TOKEN
-from appliance.protocol.unix_server import Peer
+from appliance.model.errors import PermissionDeniedError
+from appliance.model.operators import TokenOperator
 from appliance.supervisor.access_policy import Requester
 from appliance.supervisor.control_verbs import ControlVerbs
 from appliance.supervisor.request_keys import RequestKeys
+from appliance.wire.acting_request import ActingRequest
+from appliance.wire.control_events import AcceptedEvent, ControlEvent
+from appliance.wire.control_requests import AttachRequest, ControlRequest
+from appliance.wire.conversation.server import FEW, ReadRequest, serve_conversations
+from appliance.wire.token_socket import OFFERED, TOKEN
+from appliance.wire.unix_server import Peer
 
 
 class TokenVerbs:

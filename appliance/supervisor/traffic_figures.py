@@ -16,12 +16,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from appliance.domain.gateway import EngineLoad
-from appliance.domain.profile import Applied, Catalogue
-from appliance.planning.status.engine_load import counts_prefixes
-from appliance.ports import Backend, Clock, Gateway
+from appliance.model.gateway import EngineLoad
+from appliance.model.profile import Applied, Catalogue
+from appliance.status.engine_load import counts_prefixes
 from appliance.supervisor.memory_sampler import LastLook
 from appliance.supervisor.unit_memory import WATCHED_S, StatusReader
+from appliance.system.ports import Backend, Clock, Gateway
 
 _EVERY_S: Final = 2.0
 _UNWATCHED_EVERY_S: Final = 12.0

@@ -16,10 +16,10 @@ from collections.abc import Callable
 from enum import Enum, auto
 from typing import Final
 
-from appliance.domain.errors import UnitError
-from appliance.domain.observed import Observed
-from appliance.domain.profile import Catalogue
-from appliance.ports import Clock, Units
+from appliance.model.errors import UnitError
+from appliance.model.observed import Observed
+from appliance.model.profile import Catalogue
+from appliance.system.ports import Clock, Units
 
 WATCHED_S: Final = 60.0
 """Time after a status during which another one is expected."""

@@ -1,11 +1,11 @@
 """Verb that compares engines with their profiles, whatever was compared before."""
 
-from appliance.planning.status.document import VerificationRow
-from appliance.planning.verification.verification_rows import differences
-from appliance.planning.verification.verification_text import failure_text
-from appliance.protocol.control import Exit
-from appliance.protocol.conversation.codec import ResultEvent
+from appliance.status.document import VerificationRow
 from appliance.supervisor.ownership import Supervisor
+from appliance.switch.verification.verification_rows import differences
+from appliance.switch.verification.verification_text import failure_text
+from appliance.wire.control import Exit
+from appliance.wire.conversation.codec import ResultEvent
 
 _OUTCOME = "verified"
 

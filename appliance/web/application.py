@@ -14,9 +14,9 @@ from starlette.middleware import Middleware
 from starlette.responses import Response
 
 from appliance import __version__
-from appliance.domain.errors import ApplianceError
-from appliance.planning.routing.same_origin import SameOriginPolicy
-from appliance.planning.wording import short
+from appliance.model.errors import ApplianceError
+from appliance.model.wording import short
+from appliance.routing.same_origin import SameOriginPolicy
 from appliance.web.acting.box_actions import BoxActions
 from appliance.web.acting.prompt_trials import PromptTrials
 from appliance.web.acting.request_operator import RequestOperators

@@ -8,11 +8,11 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from appliance.planning.status.document import StatusDocument
 from appliance.presentation.health_sections import alert_section, with_alerts
-from appliance.protocol.alert_requests import ActRequest
-from appliance.protocol.health_socket import HealthEvent, HealthRequest
-from appliance.protocol.status_socket import StatusSocketEvent, StatusSocketRequest
+from appliance.status.document import StatusDocument
+from appliance.wire.alert_requests import ActRequest
+from appliance.wire.health_socket import HealthEvent, HealthRequest
+from appliance.wire.status_socket import StatusSocketEvent, StatusSocketRequest
 
 Document = Mapping[str, Any]
 """JSON object, as decoded."""

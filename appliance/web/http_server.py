@@ -14,7 +14,7 @@ of other machines, above             likewise among them: this machine's own cli
 at an address that is not open       at once, without an answer
 ===================================  ======================================================
 
-An owner is a user of this machine, or another machine: `appliance.planning.routing.fair_share`.
+An owner is a user of this machine, or another machine: `appliance.routing.fair_share`.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ from starlette.types import ASGIApp
 from uvicorn import Config, Server
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
-from appliance.planning.routing.fair_share import Share, ShareUse, choose_evictions
+from appliance.routing.fair_share import Share, ShareUse, choose_evictions
 from appliance.web.open_addresses import Endpoint, is_of_this_machine
 from appliance.web.problem import PROBLEM_TYPE, ProblemDocument, problem_body, problem_of
 

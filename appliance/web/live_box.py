@@ -18,13 +18,14 @@ from functools import partial
 from pathlib import Path
 from typing import Final, Generic, TypeVar
 
-from appliance.domain.errors import ApplianceError, UnreachableError
-from appliance.protocol.alert_requests import ActRequest
-from appliance.protocol.conversation.async_client import details_of, open_conversation
-from appliance.protocol.conversation.codec import ErrorEvent, RequestRefusedError, ResultEvent
-from appliance.protocol.health_socket import HealthEvent, HealthRequest, SpeedsRequest
-from appliance.protocol.json_values import Json, object_in, text_in
-from appliance.protocol.status_socket import (
+from appliance.model.errors import ApplianceError, UnreachableError
+from appliance.web.box_documents import BoxDocuments, Document, EnginePages
+from appliance.wire.alert_requests import ActRequest
+from appliance.wire.conversation.async_client import details_of, open_conversation
+from appliance.wire.conversation.codec import ErrorEvent, RequestRefusedError, ResultEvent
+from appliance.wire.health_socket import HealthEvent, HealthRequest, SpeedsRequest
+from appliance.wire.json_values import Json, object_in, text_in
+from appliance.wire.status_socket import (
     STATUS,
     CountersRequest,
     DocumentRequest,
@@ -34,8 +35,7 @@ from appliance.protocol.status_socket import (
     StatusSocketEvent,
     StatusSocketRequest,
 )
-from appliance.protocol.view_socket import VIEW
-from appliance.web.box_documents import BoxDocuments, Document, EnginePages
+from appliance.wire.view_socket import VIEW
 
 _log = logging.getLogger(__name__)
 

@@ -17,10 +17,10 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Final
 
-from appliance.domain.errors import ApplianceError
-from appliance.domain.gateway import is_loopback
-from appliance.domain.names import WEB_SOCKET_UNIT
-from appliance.domain.web_addresses import WebAddresses
+from appliance.model.errors import ApplianceError
+from appliance.model.gateway import is_loopback
+from appliance.model.names import WEB_SOCKET_UNIT
+from appliance.model.web_addresses import WebAddresses
 
 _log = logging.getLogger(__name__)
 

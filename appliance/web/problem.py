@@ -8,9 +8,9 @@ from typing import Final
 
 from starlette.responses import Response
 
-from appliance.domain.errors import ApplianceError, PermissionDeniedError
-from appliance.protocol.conversation.codec import RequestRefusedError
-from appliance.protocol.conversation.error_kinds import ErrorKind, error_kind
+from appliance.model.errors import ApplianceError, PermissionDeniedError
+from appliance.wire.conversation.codec import RequestRefusedError
+from appliance.wire.conversation.error_kinds import ErrorKind, error_kind
 
 PROBLEM_TYPE: Final = "application/problem+json"
 _STATUSES: Final[Mapping[ErrorKind, int]] = {

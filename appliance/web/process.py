@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-from appliance.adapters.garbage import freeze_garbage
-from appliance.adapters.kernel.peers import Peers
-from appliance.adapters.systemd.daemon import Readiness, inherited_sockets
-from appliance.adapters.token_client import TokenOwners
 from appliance.daemon_main import ToldToEndError, run_daemon, until_told
-from appliance.domain.errors import UnitError
-from appliance.domain.names import WEB_SOCKET_UNIT
-from appliance.domain.web_addresses import WebAddresses
-from appliance.planning.routing.same_origin import SameOriginPolicy
-from appliance.settings_snapshot import SettingsSnapshot
+from appliance.model.errors import UnitError
+from appliance.model.names import WEB_SOCKET_UNIT
+from appliance.model.web_addresses import WebAddresses
+from appliance.routing.same_origin import SameOriginPolicy
+from appliance.settings.snapshot import SettingsSnapshot
+from appliance.system.garbage import freeze_garbage
+from appliance.system.kernel.peers import Peers
+from appliance.system.systemd.daemon import Readiness, inherited_sockets
+from appliance.system.token_client import TokenOwners
 from appliance.web.acting.box_actions import SocketBoxActions
 from appliance.web.acting.prompt_trials import GatewayTrials
 from appliance.web.application import make_application

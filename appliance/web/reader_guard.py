@@ -24,7 +24,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from appliance.domain.errors import ApplianceError, PermissionDeniedError
+from appliance.model.errors import ApplianceError, PermissionDeniedError
 from appliance.web.acting.request_operator import RequestOperators
 from appliance.web.api.buttons import BUTTONS
 from appliance.web.open_addresses import is_of_this_machine

@@ -16,9 +16,9 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from typing import Final
 
-from appliance.domain.measurements import EventKind
-from appliance.planning.quality.canary import Canary
-from appliance.planning.quality.canary_schedule import (
+from appliance.model.measurements import EventKind
+from appliance.speed.quality.canary import Canary
+from appliance.speed.quality.canary_schedule import (
     CanarySchedule,
     after_request,
     after_round,
@@ -26,20 +26,20 @@ from appliance.planning.quality.canary_schedule import (
     is_further,
     next_round_s,
 )
-from appliance.planning.quality.expectation import (
+from appliance.speed.quality.expectation import (
     PASSED,
     CanaryOutcome,
     CanaryVerdict,
     Expectation,
 )
-from appliance.planning.quality.quality_record import (
+from appliance.speed.quality.quality_record import (
     QualityRecord,
     begin_round,
     count_verdict,
     encode_quality,
     wants_more,
 )
-from appliance.planning.quality.standard_canaries import SCHEMA_GROUP, TOOLS_GROUP
+from appliance.speed.quality.standard_canaries import SCHEMA_GROUP, TOOLS_GROUP
 from tests.bench.machine import say
 
 SEEDS: Final = (1, 2, 3, 4)

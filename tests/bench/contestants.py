@@ -10,15 +10,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from appliance.adapters.applied.gateway_file import GATEWAY_FILE
-from appliance.adapters.applied.gateway_file import encode as encode_configuration
-from appliance.adapters.applied.manifest import MANIFEST
-from appliance.adapters.applied.manifest import encode as encode_manifest
-from appliance.adapters.key_file import FileKeys
-from appliance.domain.gateway import Configuration, Key, Standing, State
-from appliance.domain.profile import Endpoint
 from appliance.gateway.routing_table import STATE_FILE
-from appliance.protocol.gateway import encode_state
+from appliance.model.gateway import Configuration, Key, Standing, State
+from appliance.model.profile import Endpoint
+from appliance.system.applied.gateway_file import GATEWAY_FILE
+from appliance.system.applied.gateway_file import encode as encode_configuration
+from appliance.system.applied.manifest import MANIFEST
+from appliance.system.applied.manifest import encode as encode_manifest
+from appliance.system.key_file import FileKeys
+from appliance.wire.gateway import encode_state
 from tests.bench.debian import Tools
 from tests.bench.load import Contestant, free_port
 from tests.bench.native import program

@@ -53,25 +53,25 @@ from typing import Final
 
 import uvloop
 
-from appliance.adapters.applied.gateway_file import GATEWAY_FILE
-from appliance.adapters.applied.gateway_file import encode as encode_configuration
-from appliance.adapters.applied.manifest import MANIFEST
-from appliance.adapters.applied.manifest import encode as encode_manifest
-from appliance.adapters.kernel.cpu_shares import CpuCounters, process_cpu_s, read_cpu_counters
-from appliance.adapters.lane_client import SocketProbeLane
-from appliance.domain.gateway import Configuration, Standing, State
-from appliance.domain.measurements import Probe, ProbeKind, ProbeOutcome
-from appliance.domain.profile import Applied, Endpoint, WarmUp
 from appliance.gateway.http.response_parser import ResponseParser
 from appliance.gateway.routing_table import STATE_FILE
 from appliance.health.clock import SystemHealthClock
 from appliance.health.measuring.evidence import EvidenceReader
 from appliance.health.measuring.prober import Prober
-from appliance.planning.probing.course import ProbeCourse
-from appliance.planning.probing.event_stream import EventStreamParser
-from appliance.planning.probing.measurement import ObservedStream
-from appliance.planning.probing.tasks import CODING_TASKS, prefill_name
-from appliance.protocol.gateway import encode_state
+from appliance.model.gateway import Configuration, Standing, State
+from appliance.model.measurements import Probe, ProbeKind, ProbeOutcome
+from appliance.model.profile import Applied, Endpoint, WarmUp
+from appliance.speed.probing.course import ProbeCourse
+from appliance.speed.probing.event_stream import EventStreamParser
+from appliance.speed.probing.measurement import ObservedStream
+from appliance.speed.probing.tasks import CODING_TASKS, prefill_name
+from appliance.system.applied.gateway_file import GATEWAY_FILE
+from appliance.system.applied.gateway_file import encode as encode_configuration
+from appliance.system.applied.manifest import MANIFEST
+from appliance.system.applied.manifest import encode as encode_manifest
+from appliance.system.kernel.cpu_shares import CpuCounters, process_cpu_s, read_cpu_counters
+from appliance.system.lane_client import SocketProbeLane
+from appliance.wire.gateway import encode_state
 from tests.bench.engine_front import MARK, EngineFront
 from tests.bench.machine import percentile
 from tests.fakes.unit_specs import made

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping
 
-from appliance.domain.model_headers import Value
+from appliance.model.model_headers import Value
 from tests.bench.estimate_engine import Allocated, EngineError, allocated
 from tests.bench.estimate_models import GGUF_MODELS, GgufModel
 

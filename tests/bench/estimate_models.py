@@ -8,7 +8,7 @@ llama.cpp prints at a load ("KV self size"), where the project's notes have them
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from appliance.domain.model_headers import Value
+from appliance.model.model_headers import Value
 from tests.bench.estimate_truth import Layer, VllmLayer
 
 K = 1024

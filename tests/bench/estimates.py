@@ -15,10 +15,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 
-from appliance.adapters.profile_files.loading import parse_profile
-from appliance.domain.model_headers import Gguf, Model, Safetensors, Tensor, Value
-from appliance.domain.profile import Estimate
-from appliance.planning.estimates.estimating import estimated
+from appliance.model.model_headers import Gguf, Model, Safetensors, Tensor, Value
+from appliance.model.profile import Estimate
+from appliance.profiles.estimates.estimating import estimated
+from appliance.system.profile_files.loading import parse_profile
 from tests.bench.estimate_engine import EngineError
 from tests.bench.estimate_miniatures import CTX, loaded, miniatures
 from tests.bench.estimate_models import GGUF_MODELS, HF_MODELS, GgufModel, HfModel

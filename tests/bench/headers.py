@@ -21,9 +21,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from appliance.adapters.host import LinuxHost
-from appliance.adapters.model_files.bounded import HeaderBudget
-from appliance.adapters.model_files.gguf import read_gguf
+from appliance.system.host import LinuxHost
+from appliance.system.model_files.bounded import HeaderBudget
+from appliance.system.model_files.gguf import read_gguf
 from tests.fakes.model_files import LLAMA, gguf_header, llama_tensors, text, value, write_gguf
 from tests.fakes.profiles import applied
 

@@ -25,13 +25,13 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from appliance.adapters.sqlite.database import open_or_replace, transaction
-from appliance.adapters.sqlite.measurement_rows import to_probe_row
-from appliance.adapters.sqlite.measurement_store import MeasurementStore
-from appliance.adapters.sqlite.measurement_tables import MEASUREMENTS
-from appliance.domain.words import Series
-from appliance.planning.regression.detector import Detector
-from appliance.protocol.health_socket import MOST_ROWS
+from appliance.model.words import Series
+from appliance.speed.regression.detector import Detector
+from appliance.system.sqlite.database import open_or_replace, transaction
+from appliance.system.sqlite.measurement_rows import to_probe_row
+from appliance.system.sqlite.measurement_store import MeasurementStore
+from appliance.system.sqlite.measurement_tables import MEASUREMENTS
+from appliance.wire.health_socket import MOST_ROWS
 from tests.fakes.health_thread import health_thread
 from tests.fakes.probe_rows import probe
 from tests.fakes.profiles import applied

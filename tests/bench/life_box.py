@@ -3,16 +3,7 @@
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from appliance.domain.alerts import (
-    AlertPhase,
-    AlertRule,
-    SendOutcome,
-    SendResult,
-    Subject,
-    Transition,
-    TransitionKind,
-)
-from appliance.planning.alerting.book.alert_book import (
+from appliance.alerts.book.alert_book import (
     AlertBook,
     AlertPolicy,
     Evaluation,
@@ -23,18 +14,27 @@ from appliance.planning.alerting.book.alert_book import (
     evaluate,
     silence,
 )
-from appliance.planning.alerting.sending.outbox import Delivery, plan_deliveries
-from appliance.planning.alerting.sending.outbox_rows import (
+from appliance.alerts.sending.outbox import Delivery, plan_deliveries
+from appliance.alerts.sending.outbox_rows import (
     OutboxRow,
     after,
     begun,
     rows_of,
     settled,
 )
-from appliance.planning.alerting.sending.target_health import TargetHealth
-from appliance.planning.alerting.watchdog_rules.snapshot import BoxLook
-from appliance.planning.alerting.watchdog_rules.watchdog import circumstances, findings
-from appliance.planning.alerting.watchdog_rules.watchdog_memory import WatchdogMemory
+from appliance.alerts.sending.target_health import TargetHealth
+from appliance.alerts.watchdog_rules.snapshot import BoxLook
+from appliance.alerts.watchdog_rules.watchdog import circumstances, findings
+from appliance.alerts.watchdog_rules.watchdog_memory import WatchdogMemory
+from appliance.model.alerts import (
+    AlertPhase,
+    AlertRule,
+    SendOutcome,
+    SendResult,
+    Subject,
+    Transition,
+    TransitionKind,
+)
 from tests.bench.life_month import BACKUP_AT, BACKUP_MINUTES, ZONE, Month
 from tests.bench.life_world import DAY_S, LIVE, NAS, Effect, base_look, profile_of
 

@@ -9,10 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from appliance.domain.alerts import BOX, AlertRule, Subject, SubjectKind
-from appliance.domain.names import unit_of
-from appliance.domain.observed import ActiveState
-from appliance.planning.alerting.watchdog_rules.snapshot import (
+from appliance.alerts.watchdog_rules.snapshot import (
     BoxLook,
     DiskLook,
     EndedOperation,
@@ -20,7 +17,10 @@ from appliance.planning.alerting.watchdog_rules.snapshot import (
     GpuHolder,
     OperationLook,
 )
-from appliance.protocol.audit_socket import Listener
+from appliance.model.alerts import BOX, AlertRule, Subject, SubjectKind
+from appliance.model.names import unit_of
+from appliance.model.observed import ActiveState
+from appliance.wire.audit_socket import Listener
 from tests.bench.life_world import (
     CARDS,
     HOUR_S,

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Final
 from zoneinfo import ZoneInfo
 
-from appliance.domain.alerts import AlertRule
+from appliance.model.alerts import AlertRule
 from tests.bench.life_incidents import (
     INCIDENT_RULES,
     ORDINARY,

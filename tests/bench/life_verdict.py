@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from appliance.domain.alerts import TransitionKind
+from appliance.model.alerts import TransitionKind
 from tests.bench.life_box import Told
 from tests.bench.life_world import Effect
 

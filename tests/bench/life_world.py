@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from appliance.domain.alerts import AlertRule, Subject, SubjectKind
-from appliance.domain.names import unit_of
-from appliance.domain.observed import ActiveState
-from appliance.domain.words import Mark
-from appliance.planning.alerting.watchdog_rules.snapshot import BoxLook, UnitLook, WatchLook
+from appliance.alerts.watchdog_rules.snapshot import BoxLook, UnitLook, WatchLook
+from appliance.model.alerts import AlertRule, Subject, SubjectKind
+from appliance.model.names import unit_of
+from appliance.model.observed import ActiveState
+from appliance.model.words import Mark
 from tests.fakes.looks import box_look, gpu_look, profile_look, unit_look
 
 MINUTE_S: Final = 60.0

@@ -31,7 +31,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from appliance.domain.names import NOTIFY_SOCKET_UNIT
+from appliance.model.names import NOTIFY_SOCKET_UNIT
 from tests.bench.outbox_agent import ROW, TARGET, ends
 from tests.fakes.ntfy_server import NtfyServer, Received
 

@@ -13,13 +13,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from appliance.adapters.notify_client import NotifyClient
-from appliance.adapters.sqlite.alert_store import AlertStore
-from appliance.domain.alerts import AlertRule, Message, Severity, Transition, TransitionKind
+from appliance.alerts.messages.alert_message import Rendering, joint_message, message
+from appliance.alerts.sending.outbox import Delivery, DeliveryForm
 from appliance.health.clock import SystemHealthClock
 from appliance.health.telling.outbox_sender import OutboxSender
-from appliance.planning.alerting.messages.alert_message import Rendering, joint_message, message
-from appliance.planning.alerting.sending.outbox import Delivery, DeliveryForm
+from appliance.model.alerts import AlertRule, Message, Severity, Transition, TransitionKind
+from appliance.system.notify_client import NotifyClient
+from appliance.system.sqlite.alert_store import AlertStore
 from tests.fakes.alert_samples import profile_subject, told, transition
 
 TARGET: Final = "phone"

@@ -19,7 +19,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, Final
 
-from appliance.domain.operations import Phase
+from appliance.model.operations import Phase
 from tests.bench.machine import prepared, say
 from tests.system.chat import ask
 from tests.system.fleet import ENGINE, PROFILES, Fleet

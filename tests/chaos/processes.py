@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from appliance.domain.paths import BACKEND_SCRIPT, GATE_SCRIPT, PREFIX
+from appliance.model.paths import BACKEND_SCRIPT, GATE_SCRIPT, PREFIX
 from tests.chaos.observer import backend_group, group_of
 from tests.chaos.scenario import MODELS
 from tests.system.rig import Box
@@ -48,7 +48,7 @@ def everything(box: Box) -> list[Process]:
 
 
 def _is_sampler(process: Process) -> bool:
-    return any("adapters.gpus.sampler" in word or "sampler.py" in word for word in process.words)
+    return any("system.gpus.sampler" in word or "sampler.py" in word for word in process.words)
 
 
 def _is_engine(process: Process) -> bool:

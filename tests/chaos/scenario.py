@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from appliance.domain.claims import Claim
+from appliance.model.claims import Claim
 from tests.pretend import Gpus, gpus_of, install
 from tests.system.fleet import ENGINE, PROFILES, Fleet
 from tests.system.rig import Box, Image, RigError, work_dir

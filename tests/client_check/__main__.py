@@ -20,8 +20,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from appliance.domain.gateway import Refusal
-from appliance.planning.routing import refusals
+from appliance.model.gateway import Refusal
+from appliance.routing import refusals
 from tests.bench.machine import prepared, report, say
 from tests.client_check.streams import check_decoding
 from tests.programs import ROOT

@@ -29,27 +29,27 @@ from pathlib import Path
 
 import pytest
 
-from appliance.adapters.applied.manifest import MANIFEST, ManifestProfiles, encode
-from appliance.adapters.engine_http import HttpBackend
-from appliance.adapters.gpus import reader
-from appliance.adapters.host import LinuxHost, SystemClock
-from appliance.adapters.launch_files import FileRunTickets
-from appliance.adapters.socket_gateway import SocketGateway
-from appliance.domain.claims import claim_on
-from appliance.domain.errors import BackendError, StoreError
-from appliance.domain.gateway import Standing, State
-from appliance.domain.memory import GpuMemory, GpuState
-from appliance.domain.names import unit_of
-from appliance.domain.operations import RunCaller
-from appliance.domain.profile import Applied, Endpoint, WarmUp
 from appliance.gateway.meter import Meter
 from appliance.gateway.routing_table import RoutingTable
 from appliance.gateway.supervisor_commands import SupervisorCommands
-from appliance.planning.admission.findings import ProfileFacts
-from appliance.ports import Backend, Clock, Gateway, Host, Profiles, RunTickets
-from appliance.protocol import gate_verdict
-from appliance.protocol.gateway_server import GatewayServer
-from appliance.protocol.run_ticket import Ticket
+from appliance.model.claims import claim_on
+from appliance.model.errors import BackendError, StoreError
+from appliance.model.gateway import Standing, State
+from appliance.model.memory import GpuMemory, GpuState
+from appliance.model.names import unit_of
+from appliance.model.operations import RunCaller
+from appliance.model.profile import Applied, Endpoint, WarmUp
+from appliance.switch.admission.findings import ProfileFacts
+from appliance.system.applied.manifest import MANIFEST, ManifestProfiles, encode
+from appliance.system.engine_http import HttpBackend
+from appliance.system.gpus import reader
+from appliance.system.host import LinuxHost, SystemClock
+from appliance.system.launch_files import FileRunTickets
+from appliance.system.ports import Backend, Clock, Gateway, Host, Profiles, RunTickets
+from appliance.system.socket_gateway import SocketGateway
+from appliance.wire import gate_verdict
+from appliance.wire.gateway_server import GatewayServer
+from appliance.wire.run_ticket import Ticket
 from tests.contracts.units_contract import CASES, ONE, RIVAL, Case
 from tests.fakes.clock import FakeClock
 from tests.fakes.engine_server import EngineServer, answering, sized

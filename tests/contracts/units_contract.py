@@ -15,10 +15,10 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final, Protocol
 
-from appliance.domain.errors import UnitError
-from appliance.domain.names import unit_of
-from appliance.domain.observed import ActiveState, Observed, ObservedUnit
-from appliance.ports import Units
+from appliance.model.errors import UnitError
+from appliance.model.names import unit_of
+from appliance.model.observed import ActiveState, Observed, ObservedUnit
+from appliance.system.ports import Units
 
 ONE: Final = "a"
 RIVAL: Final = "b"
@@ -311,8 +311,8 @@ class SystemdHands:
 
 
 async def _main() -> int:
-    from appliance.adapters.systemd.service_manager import SystemdUnits  # noqa: PLC0415
-    from appliance.domain import paths  # noqa: PLC0415
+    from appliance.model import paths  # noqa: PLC0415
+    from appliance.system.systemd.service_manager import SystemdUnits  # noqa: PLC0415
 
     kept = 0
     async with SystemdUnits(Path(paths.JOBS_SOCKET), Path("/etc/systemd/system")) as units:

@@ -9,13 +9,13 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from appliance.domain.engine_build import EngineBuild
-from appliance.domain.spec import Profile
-from appliance.domain.spelling import lacks
 from appliance.engines import ENGINES
 from appliance.engines.shared.engine import Engine, InvocationContext
 from appliance.engines.shared.refused_arguments import ArgumentRules
-from appliance.planning.wording import closest
+from appliance.model.engine_build import EngineBuild
+from appliance.model.spec import Profile
+from appliance.model.spelling import lacks
+from appliance.model.wording import closest
 from tests.engine_options.recording import RecordedRelease
 
 

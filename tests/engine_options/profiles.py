@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from appliance.adapters.profile_files.loading import load_profile
-from appliance.domain.spec import Profile
+from appliance.model.spec import Profile
+from appliance.system.profile_files.loading import load_profile
 from tests.programs import ROOT
 
 _FOLDERS: Final = ("profiles", "tests/pins/boxes/engines", "tests/system/engines/profiles")

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any, Final
 
-from appliance.domain.gateway import Api, Refusal
-from appliance.planning.routing import refusals
-from appliance.planning.routing.error_format import encode_error_event, encode_sign_of_life
+from appliance.model.gateway import Api, Refusal
+from appliance.routing import refusals
+from appliance.routing.error_format import encode_error_event, encode_sign_of_life
 
 MODEL: Final = "genesis"
 NOW_UNIX_S: Final = 1.0

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from appliance.domain.alerts import Notice, Severity, Transition
-from appliance.planning.alerting.book.alert_book import AlertBook, Evaluation
+from appliance.alerts.book.alert_book import AlertBook, Evaluation
+from appliance.model.alerts import Notice, Severity, Transition
 
 
 @dataclass

@@ -3,7 +3,17 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from appliance.domain.alerts import (
+from appliance.alerts.book.alert_book import (
+    AlertBook,
+    AlertCircumstances,
+    AlertPolicy,
+    AlertState,
+    Evaluation,
+    Instant,
+    evaluate,
+)
+from appliance.alerts.book.alert_tables import STANDARD_TABLES, AlertTables
+from appliance.model.alerts import (
     AlertRule,
     Finding,
     Notice,
@@ -14,17 +24,7 @@ from appliance.domain.alerts import (
     Transition,
     TransitionKind,
 )
-from appliance.domain.words import Mark
-from appliance.planning.alerting.book.alert_book import (
-    AlertBook,
-    AlertCircumstances,
-    AlertPolicy,
-    AlertState,
-    Evaluation,
-    Instant,
-    evaluate,
-)
-from appliance.planning.alerting.book.alert_tables import STANDARD_TABLES, AlertTables
+from appliance.model.words import Mark
 
 NOON_UNIX_S = 1_800_014_400.0
 """Friday, 15 January 2027, 12:00 UTC."""

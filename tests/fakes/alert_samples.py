@@ -3,7 +3,9 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from appliance.domain.alerts import (
+from appliance.alerts.book.alert_context import Evaluation
+from appliance.alerts.book.alert_state import AlertBook, AlertState
+from appliance.model.alerts import (
     AlertPhase,
     AlertRule,
     Notice,
@@ -13,8 +15,6 @@ from appliance.domain.alerts import (
     Transition,
     TransitionKind,
 )
-from appliance.planning.alerting.book.alert_context import Evaluation
-from appliance.planning.alerting.book.alert_state import AlertBook, AlertState
 
 NOW = 1_800_000_000.0
 GENESIS = Subject(kind=SubjectKind.PROFILE, name="genesis")

@@ -3,14 +3,14 @@
 import io
 from pathlib import Path
 
-from appliance.adapters.applied.gateway_file import recover_configuration
-from appliance.adapters.key_file import FileKeys
-from appliance.adapters.token_file import FileTokens
 from appliance.cli.apply_screen import apply_profiles
 from appliance.cli.terminal import Streams, Terminal
-from appliance.domain.gateway import Configuration
 from appliance.install.apply import ApplyOptions
-from appliance.settings import load_settings
+from appliance.model.gateway import Configuration
+from appliance.settings.schema import load_settings
+from appliance.system.applied.gateway_file import recover_configuration
+from appliance.system.key_file import FileKeys
+from appliance.system.token_file import FileTokens
 from tests.fakes.systemctl import FakeSystemctl
 
 

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from appliance.domain.alerts import Message, SendOutcome, SendResult
-from appliance.domain.errors import UnreachableError
+from appliance.model.alerts import Message, SendOutcome, SendResult
+from appliance.model.errors import UnreachableError
 
 SENT = SendResult(outcome=SendOutcome.SENT)
 

@@ -3,11 +3,11 @@
 from dataclasses import replace
 from typing import Final
 
-from appliance.planning.bench.bench_report import BenchOutcome, Block
-from appliance.planning.bench.comparison import turns
-from appliance.planning.bench.load_plan import Workload
-from appliance.planning.bench.request_row import Part, RequestRow
-from appliance.planning.probing.tasks import CODING_TASKS
+from appliance.speed.bench.bench_report import BenchOutcome, Block
+from appliance.speed.bench.comparison import turns
+from appliance.speed.bench.load_plan import Workload
+from appliance.speed.bench.request_row import Part, RequestRow
+from appliance.speed.probing.tasks import CODING_TASKS
 from tests.fakes.bench_rows import bench_row, gpus_with
 
 _RATES: Final = ((41.0, 40.7, 41.2, 41.1), (27.1, 27.4, 27.2, 27.0))

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from appliance.domain.measurements import CanaryRun, MeasurementEvent
+from appliance.model.measurements import CanaryRun, MeasurementEvent
 
 
 class FakeCanaryStore:

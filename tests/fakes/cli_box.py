@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from appliance.adapters.applied.manifest import encode
-from appliance.domain.names import unit_of
-from appliance.domain.profile import Applied
+from appliance.model.names import unit_of
+from appliance.model.profile import Applied
+from appliance.system.applied.manifest import encode
 
 _MAIN = "appliance.cli.main"
 _TIMEOUT_S = 30

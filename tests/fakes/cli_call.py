@@ -8,7 +8,7 @@ from appliance.cli.arguments import Arguments
 from appliance.cli.failures import status_of
 from appliance.cli.main import _verb
 from appliance.cli.terminal import Streams, Terminal
-from appliance.domain.errors import ApplianceError
+from appliance.model.errors import ApplianceError
 from tests.fakes.cli_box import Ended
 
 

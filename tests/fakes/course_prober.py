@@ -5,19 +5,19 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from appliance.domain.measurements import (
+from appliance.health.clock import HealthClock
+from appliance.model.measurements import (
     Evidence,
     MeasurementEvent,
     Probe,
     ProbeOutcome,
     TrafficSums,
 )
-from appliance.domain.profile import Applied
-from appliance.domain.words import Series
-from appliance.health.clock import HealthClock
-from appliance.planning.probing.course import ProbeCourse, ProbeStep
-from appliance.planning.probing.tasks import PREFILL_TOKENS, in_one_piece, series_of
-from appliance.protocol.health_socket import ProbeProgressEvent
+from appliance.model.profile import Applied
+from appliance.model.words import Series
+from appliance.speed.probing.course import ProbeCourse, ProbeStep
+from appliance.speed.probing.tasks import PREFILL_TOKENS, in_one_piece, series_of
+from appliance.wire.health_socket import ProbeProgressEvent
 from tests.fakes.probe_rows import EVIDENCE
 from tests.fakes.probed_box import DECODE_TOK_S, PREFILL_TOK_S, measured
 

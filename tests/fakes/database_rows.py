@@ -5,15 +5,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from appliance.adapters.sqlite.alert_store import AlertStore
-from appliance.adapters.sqlite.measurement_store import MeasurementStore
-from appliance.adapters.sqlite.state_store import StateStore
-from appliance.adapters.sqlite.store import SqliteStore
-from appliance.domain.measurements import CanaryRun, EventKind, MeasurementEvent, TrafficSums
-from appliance.domain.operations import Finished, Goal, Kind, Operation, Outcome
-from appliance.domain.words import Mark
-from appliance.planning.alerting.book.alert_context import Evaluation
-from appliance.planning.alerting.book.alert_state import AlertBook, AlertState
+from appliance.alerts.book.alert_context import Evaluation
+from appliance.alerts.book.alert_state import AlertBook, AlertState
+from appliance.model.measurements import CanaryRun, EventKind, MeasurementEvent, TrafficSums
+from appliance.model.operations import Finished, Goal, Kind, Operation, Outcome
+from appliance.model.words import Mark
+from appliance.system.sqlite.alert_store import AlertStore
+from appliance.system.sqlite.measurement_store import MeasurementStore
+from appliance.system.sqlite.state_store import StateStore
+from appliance.system.sqlite.store import SqliteStore
 from tests.fakes.alert_samples import profile_subject, told, transition
 from tests.fakes.probe_rows import probe
 

@@ -7,8 +7,8 @@ import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
-from appliance.ports import LaneLease, LaneResponse
-from appliance.protocol.lane import LaneOutcome
+from appliance.system.ports import LaneLease, LaneResponse
+from appliance.wire.lane import LaneOutcome
 
 
 class DirectLane:

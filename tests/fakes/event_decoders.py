@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from appliance.domain.gateway import Api
+from appliance.model.gateway import Api
 
 Json = dict[str, Any]
 Decoder = Callable[[bytes], Iterator[Json]]

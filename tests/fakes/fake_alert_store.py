@@ -3,11 +3,9 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from appliance.adapters.sqlite.outbox_table import OutboxCounts
-from appliance.domain.alerts import OutboxState, Severity, Subject, Transition
-from appliance.planning.alerting.book.alert_context import Evaluation
-from appliance.planning.alerting.book.alert_state import AlertBook
-from appliance.planning.alerting.sending.outbox_rows import (
+from appliance.alerts.book.alert_context import Evaluation
+from appliance.alerts.book.alert_state import AlertBook
+from appliance.alerts.sending.outbox_rows import (
     WAITING,
     OutboxRow,
     Settlement,
@@ -15,6 +13,8 @@ from appliance.planning.alerting.sending.outbox_rows import (
     begun,
     rows_of,
 )
+from appliance.model.alerts import OutboxState, Severity, Subject, Transition
+from appliance.system.sqlite.outbox_table import OutboxCounts
 
 
 class FakeAlertStore:

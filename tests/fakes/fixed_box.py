@@ -9,12 +9,12 @@ from typing import Any
 import httpx
 from starlette.types import ASGIApp
 
-from appliance.domain.errors import ApplianceError, UnreachableError
-from appliance.protocol.alert_requests import ActRequest
-from appliance.protocol.health_socket import HealthEvent, HealthRequest
-from appliance.protocol.status_socket import StatusSocketEvent, StatusSocketRequest
+from appliance.model.errors import ApplianceError, UnreachableError
 from appliance.web.box_documents import BoxDocuments, Document, EnginePages
 from appliance.web.page.page_documents import FocusDocuments
+from appliance.wire.alert_requests import ActRequest
+from appliance.wire.health_socket import HealthEvent, HealthRequest
+from appliance.wire.status_socket import StatusSocketEvent, StatusSocketRequest
 
 NOT_RUNNING = UnreachableError("supervisor not running: sudo systemctl start appliance-supervisor")
 

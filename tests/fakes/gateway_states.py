@@ -2,13 +2,13 @@
 
 from pathlib import Path
 
-from appliance.domain.gateway import Key, Refusal, Routed, Standing, State
-from appliance.domain.profile import Endpoint
 from appliance.gateway.keys import KeyRing
 from appliance.gateway.meter import Meter
 from appliance.gateway.relay.relay import Relay
 from appliance.gateway.relay.request_list import RequestList
 from appliance.gateway.routing_table import RoutingTable
+from appliance.model.gateway import Key, Refusal, Routed, Standing, State
+from appliance.model.profile import Endpoint
 
 ANA = Key(name="ana", may_switch=True)
 BEA = Key(name="bea")

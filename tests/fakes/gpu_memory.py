@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from appliance.domain.claims import Claim
+from appliance.model.claims import Claim
 from tests.fakes.clock import NEVER
 
 

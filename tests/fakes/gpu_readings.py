@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from appliance.domain.memory import DeviceMemory, Holder
+from appliance.model.memory import DeviceMemory, Holder
 
 GIB = 1 << 30
 

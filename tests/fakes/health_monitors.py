@@ -4,14 +4,14 @@ import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
-from appliance.domain.errors import BusyError
-from appliance.domain.measurements import ProbeOutcome, TrafficSums
-from appliance.domain.words import Series
 from appliance.health.box_view import ProfileView
-from appliance.planning.probing.course import ProbeStep
-from appliance.planning.probing.schedule import ProbeConditions
-from appliance.planning.speeds import BaselineReport, SeriesBaseline, SeriesSpeed, SpeedReport
-from appliance.protocol.health_socket import ProbeProgressEvent
+from appliance.model.errors import BusyError
+from appliance.model.measurements import ProbeOutcome, TrafficSums
+from appliance.model.words import Series
+from appliance.speed.probing.course import ProbeStep
+from appliance.speed.probing.schedule import ProbeConditions
+from appliance.speed.speeds import BaselineReport, SeriesBaseline, SeriesSpeed, SpeedReport
+from appliance.wire.health_socket import ProbeProgressEvent
 
 RATE = 27.0
 

@@ -7,12 +7,12 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from appliance.domain.measurements import ProbeOutcome
-from appliance.domain.record import Record
-from appliance.domain.words import Series
-from appliance.planning.speeds import SeriesSpeed, SpeedReport
-from appliance.protocol.conversation.codec import ResultEvent
-from appliance.protocol.health_socket import HEALTH
+from appliance.model.measurements import ProbeOutcome
+from appliance.model.record import Record
+from appliance.model.words import Series
+from appliance.speed.speeds import SeriesSpeed, SpeedReport
+from appliance.wire.conversation.codec import ResultEvent
+from appliance.wire.health_socket import HEALTH
 from tests.fakes.control_server import FakeSupervisor, Hang, HangUp, Step, Story, WaitFor
 
 HealthStory = Sequence[Record | Hang | HangUp | WaitFor]

@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from appliance.adapters.sqlite.measurement_store import MeasurementStore
-from appliance.domain.profile import Catalogue
 from appliance.health.agent import HealthAgent
 from appliance.health.answering.health_verbs import HealthVerbs
 from appliance.health.answering.lease_desk import LeaseDesk
 from appliance.health.clock import SystemHealthClock
+from appliance.model.profile import Catalogue
+from appliance.system.sqlite.measurement_store import MeasurementStore
 from tests.fakes.health_monitors import FakeQualityWatch, FakeSpeedWatch
 from tests.fakes.probe_lane import FakeProbeLane, LaneAnswer
 

@@ -1,15 +1,15 @@
 """Imports of configurations for tests: a made-up machine, and the drafts of a text."""
 
-from appliance.adapters.profile_files.draft_files import DraftFile, checked_file
-from appliance.adapters.yaml_documents import YamlFaultError, read_yaml
-from appliance.planning.importing.profile_draft import HostFacts, ProfileDraft
-from appliance.planning.importing.server_command import (
+from appliance.profiles.foreign.profile_draft import HostFacts, ProfileDraft
+from appliance.profiles.foreign.server_command import (
     Disposition,
     DispositionKind,
     ImportFaultError,
     PartKind,
 )
-from appliance.planning.importing.sources import Drafts, ImportSource, drafts_of
+from appliance.profiles.foreign.sources import Drafts, ImportSource, drafts_of
+from appliance.system.profile_files.draft_files import DraftFile, checked_file
+from appliance.system.yaml_documents import YamlFaultError, read_yaml
 
 HOMES = {"": "/home/ana", "root": "/root", "llama": "/home/llama"}
 PROGRAMS = {"vllm": "/opt/vllm/bin/vllm"}

@@ -9,11 +9,11 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from appliance.domain.claims import NOTHING, Claim
-from appliance.domain.errors import ApplianceError, UnitError
-from appliance.domain.gateway import State
-from appliance.domain.observed import Observed
-from appliance.domain.operations import (
+from appliance.model.claims import NOTHING, Claim
+from appliance.model.errors import ApplianceError, UnitError
+from appliance.model.gateway import State
+from appliance.model.observed import Observed
+from appliance.model.operations import (
     Cause,
     Finished,
     HoldUntil,
@@ -22,11 +22,11 @@ from appliance.domain.operations import (
     Outcome,
     has_run_out,
 )
-from appliance.planning.admission.findings import BoxFacts
-from appliance.planning.switch.goals import in_the_way_of
 from appliance.supervisor.operation_runner import Transaction
 from appliance.supervisor.ownership import OperationRequest, Supervisor
 from appliance.supervisor.unit_memory import UnitMemory
+from appliance.switch.admission.findings import BoxFacts
+from appliance.switch.goals import in_the_way_of
 from tests.fakes.clock import FakeClock
 from tests.fakes.machine import A_HOLD, FakeMachine
 from tests.fakes.ports import (

@@ -4,11 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from appliance.domain.alerts import AlertRule, Finding, Sign
-from appliance.domain.names import GATEWAY_UNIT, SUPERVISOR_UNIT, unit_of
-from appliance.domain.observed import ActiveState
-from appliance.domain.words import Mark, Series
-from appliance.planning.alerting.watchdog_rules.snapshot import (
+from appliance.alerts.watchdog_rules.snapshot import (
     BoxLook,
     DiskLook,
     EndedOperation,
@@ -17,9 +13,13 @@ from appliance.planning.alerting.watchdog_rules.snapshot import (
     UnitLook,
     WatchLook,
 )
-from appliance.planning.alerting.watchdog_rules.watchdog import findings
-from appliance.planning.alerting.watchdog_rules.watchdog_memory import WatchdogMemory
-from appliance.planning.speeds import SeriesSpeed, SpeedReport
+from appliance.alerts.watchdog_rules.watchdog import findings
+from appliance.alerts.watchdog_rules.watchdog_memory import WatchdogMemory
+from appliance.model.alerts import AlertRule, Finding, Sign
+from appliance.model.names import GATEWAY_UNIT, SUPERVISOR_UNIT, unit_of
+from appliance.model.observed import ActiveState
+from appliance.model.words import Mark, Series
+from appliance.speed.speeds import SeriesSpeed, SpeedReport
 
 NOW: Final = 1_800_000_000.0
 STARTED_S: Final = 5000.0

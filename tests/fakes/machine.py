@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Iterable, Mapping
 
-from appliance.domain.profile import Catalogue
+from appliance.model.profile import Catalogue
 from tests.fakes.clock import NEVER
 from tests.fakes.gpu_memory import FakeGpus
 from tests.fakes.systemd import FakeSystemd

@@ -4,18 +4,18 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import Any, Final
 
-from appliance.domain.gpu_health import GpuHealth
-from appliance.domain.json_reader import decode_json
-from appliance.domain.measurements import BoxGpus, GpuEvidence, GpuSample
-from appliance.domain.memory import GpuState
-from appliance.domain.operations import Finished, Goal, Kind, Operation, Outcome
-from appliance.domain.words import Series
+from appliance.alerts.book.alert_report import DeliveryReport
 from appliance.gateway.meter import Meter
-from appliance.planning.alerting.book.alert_report import DeliveryReport
-from appliance.planning.speeds import SeriesSpeed, SpeedReport
-from appliance.protocol.json_values import encode_json
+from appliance.model.gpu_health import GpuHealth
+from appliance.model.json_reader import decode_json
+from appliance.model.measurements import BoxGpus, GpuEvidence, GpuSample
+from appliance.model.memory import GpuState
+from appliance.model.operations import Finished, Goal, Kind, Operation, Outcome
+from appliance.model.words import Series
+from appliance.speed.speeds import SeriesSpeed, SpeedReport
 from appliance.supervisor.operation_tally import OperationTally
 from appliance.web.box_documents import BoxDocuments, EnginePages
+from appliance.wire.json_values import encode_json
 
 NOW_UNIX_S: Final = 1_800_000_000.0
 GIB: Final = 1 << 30

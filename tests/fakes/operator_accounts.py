@@ -4,10 +4,10 @@ import os
 from pathlib import Path
 from typing import Final
 
-from appliance.adapters.kernel.processes import user_name
-from appliance.adapters.token_file import FileTokens
-from appliance.domain.operators import Account
+from appliance.model.operators import Account
 from appliance.supervisor.operator_tokens import TokenDesk
+from appliance.system.kernel.processes import user_name
+from appliance.system.token_file import FileTokens
 
 ANA: Final = Account(uid=1000, user="ana", group="ana", is_member=True)
 BO: Final = Account(uid=1001, user="bo", group="bo", is_member=True)

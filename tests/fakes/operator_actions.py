@@ -3,13 +3,13 @@
 from dataclasses import dataclass, field
 from typing import Final
 
-from appliance.domain.errors import ApplianceError, PermissionDeniedError
-from appliance.domain.operators import TokenOperator
-from appliance.domain.record import Record
-from appliance.protocol.acting_request import ActingRequest
-from appliance.protocol.control_events import AcceptedEvent
-from appliance.protocol.conversation.codec import ResultEvent
+from appliance.model.errors import ApplianceError, PermissionDeniedError
+from appliance.model.operators import TokenOperator
+from appliance.model.record import Record
 from appliance.web.acting.box_actions import Begun
+from appliance.wire.acting_request import ActingRequest
+from appliance.wire.control_events import AcceptedEvent
+from appliance.wire.conversation.codec import ResultEvent
 
 TOKEN: Final = "apt_00000001_anas"  # noqa: S105 - of no box
 

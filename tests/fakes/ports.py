@@ -4,14 +4,14 @@ import asyncio
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from appliance.domain.claims import Claim
-from appliance.domain.engine_build import EngineBuild
-from appliance.domain.errors import BackendError, StoreError
-from appliance.domain.gateway import EngineLoad, EngineMetrics, Standing, State
-from appliance.domain.memory import GpuMemory, GroupMemory, HostMemory
-from appliance.domain.names import unit_of
-from appliance.domain.observed import RunReport
-from appliance.domain.operations import (
+from appliance.model.claims import Claim
+from appliance.model.engine_build import EngineBuild
+from appliance.model.errors import BackendError, StoreError
+from appliance.model.gateway import EngineLoad, EngineMetrics, Standing, State
+from appliance.model.memory import GpuMemory, GroupMemory, HostMemory
+from appliance.model.names import unit_of
+from appliance.model.observed import RunReport
+from appliance.model.operations import (
     Finished,
     HoldUntil,
     Kind,
@@ -20,12 +20,12 @@ from appliance.domain.operations import (
     Phase,
     RunCaller,
 )
-from appliance.domain.profile import Applied, WarmUp
-from appliance.domain.running_facts import SelfDescription
-from appliance.domain.words import Mark
-from appliance.planning.admission.findings import BoxFacts, ProfileFacts
-from appliance.planning.memory.peak import ObservedPeak
-from appliance.planning.switch.goals import Writes
+from appliance.model.profile import Applied, WarmUp
+from appliance.model.running_facts import SelfDescription
+from appliance.model.words import Mark
+from appliance.switch.admission.findings import BoxFacts, ProfileFacts
+from appliance.switch.goals import Writes
+from appliance.switch.memory.peak import ObservedPeak
 from tests.fakes.gpu_readings import by_index, card
 from tests.fakes.unit_processes import UnitProcesses
 

@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from appliance.domain.errors import LaneBusyError
-from appliance.protocol.lane import LaneOutcome
+from appliance.model.errors import LaneBusyError
+from appliance.wire.lane import LaneOutcome
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

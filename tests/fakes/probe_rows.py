@@ -1,6 +1,6 @@
 """Probes as a box with two GPUs makes them, for the tests and figures of the store."""
 
-from appliance.domain.measurements import (
+from appliance.model.measurements import (
     Evidence,
     GpuEvidence,
     Probe,

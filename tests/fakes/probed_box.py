@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from appliance.domain.measurements import (
+from appliance.model.measurements import (
     Evidence,
     MeasurementEvent,
     Probe,
@@ -13,9 +13,9 @@ from appliance.domain.measurements import (
     RawTimings,
     TimingSource,
 )
-from appliance.domain.words import Series
-from appliance.planning.probing.tasks import CODING_TASKS, PREFILL
-from appliance.planning.regression.profile_record import ProfileRecord
+from appliance.model.words import Series
+from appliance.speed.probing.tasks import CODING_TASKS, PREFILL
+from appliance.speed.regression.profile_record import ProfileRecord
 from tests.fakes.probe_rows import EVIDENCE
 
 BEGIN_S = 1_740_000_000.0

@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from appliance.domain.claims import ALL_GPUS, CPU, Claim
-from appliance.domain.profile import Applied, Catalogue, Deadlines, Endpoint, Need, WarmUp
-from appliance.domain.words import Mark
+from appliance.model.claims import ALL_GPUS, CPU, Claim
+from appliance.model.profile import Applied, Catalogue, Deadlines, Endpoint, Need, WarmUp
+from appliance.model.words import Mark
 
 
 def applied(

@@ -3,19 +3,19 @@
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from appliance.adapters.profile_files.draft_text import keys_text
-from appliance.adapters.profile_files.loading import parse_profile
-from appliance.domain.memory import DeviceMemory, HostMemory
-from appliance.domain.model_headers import Gguf, Model, Safetensors, Tensor, Value
-from appliance.domain.spec import Profile
 from appliance.engines.shared.engine import InvocationContext
-from appliance.planning.importing.profile_draft import DraftKey
-from appliance.planning.proposing.engine_choice import EngineChoice
-from appliance.planning.proposing.fit_judge import FitJudge
-from appliance.planning.proposing.model_facts import facts_of
-from appliance.planning.proposing.proposal_box import ProposalBox
-from appliance.planning.proposing.proposal_search import Proposal, propose
-from appliance.planning.proposing.serving_plan import ProposalSubject
+from appliance.model.memory import DeviceMemory, HostMemory
+from appliance.model.model_headers import Gguf, Model, Safetensors, Tensor, Value
+from appliance.model.spec import Profile
+from appliance.profiles.foreign.profile_draft import DraftKey
+from appliance.profiles.proposing.engine_choice import EngineChoice
+from appliance.profiles.proposing.fit_judge import FitJudge
+from appliance.profiles.proposing.model_facts import facts_of
+from appliance.profiles.proposing.proposal_box import ProposalBox
+from appliance.profiles.proposing.proposal_search import Proposal, propose
+from appliance.profiles.proposing.serving_plan import ProposalSubject
+from appliance.system.profile_files.draft_text import keys_text
+from appliance.system.profile_files.loading import parse_profile
 from tests.bench.estimate_models import GGUF_MODELS
 
 GIB: Final = 1 << 30

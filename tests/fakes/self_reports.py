@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from appliance.domain.profile import Applied
-from appliance.domain.running_facts import SelfDescription
-from appliance.domain.spec import Profile
 from appliance.engines import ENGINES
 from appliance.engines.llama_server import LlamaServerOptions
-from appliance.planning.verification.self_description import page_description, together
+from appliance.model.profile import Applied
+from appliance.model.running_facts import SelfDescription
+from appliance.model.spec import Profile
+from appliance.switch.verification.self_description import page_description, together
 
 _GIB = 1 << 30
 

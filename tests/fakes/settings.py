@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from appliance.settings import Settings
-from appliance.settings_printer import printed
-from appliance.settings_snapshot import SettingsSnapshot, snapshot_of
+from appliance.settings.printer import printed
+from appliance.settings.schema import Settings
+from appliance.settings.snapshot import SettingsSnapshot, snapshot_of
 
 
 def make_snapshot(**given: Any) -> SettingsSnapshot:

@@ -3,16 +3,12 @@
 from collections.abc import Callable, Mapping
 from typing import Final, TypeVar
 
-from appliance.domain.observed import Observed
-from appliance.domain.operations import Operation, RunCaller
-from appliance.domain.profile import Catalogue
-from appliance.planning.status.box_status import InstalledForm
-from appliance.planning.status.stalls import Stall
-from appliance.ports import (
-    Gateway,
-    Profiles,
-)
-from appliance.settings_snapshot import SettingsSnapshot
+from appliance.model.observed import Observed
+from appliance.model.operations import Operation, RunCaller
+from appliance.model.profile import Catalogue
+from appliance.settings.snapshot import SettingsSnapshot
+from appliance.status.box_status import InstalledForm
+from appliance.status.stalls import Stall
 from appliance.supervisor.boot_choice import BootChoice
 from appliance.supervisor.engine_verifier import EngineVerifier
 from appliance.supervisor.file_comparison import FileComparison
@@ -27,6 +23,10 @@ from appliance.supervisor.stall_watch import StallWatch
 from appliance.supervisor.status_report import BoxStatus
 from appliance.supervisor.traffic_figures import TrafficFigures
 from appliance.supervisor.unit_memory import UnitMemory
+from appliance.system.ports import (
+    Gateway,
+    Profiles,
+)
 from tests.fakes.clock import FakeClock
 from tests.fakes.ports import (
     FakeBackend,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 @dataclass
 class FakeSystemctl:
-    """As `appliance.adapters.systemd.systemctl.Systemctl`, in memory."""
+    """As `appliance.system.systemd.systemctl.Systemctl`, in memory."""
 
     systemd: int = 252
     """Major version; Debian 12's."""

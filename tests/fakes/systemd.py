@@ -34,11 +34,11 @@ for the start limit at each change of that unit.
 from collections.abc import Iterable
 from typing import Final, Protocol
 
-from appliance.domain.errors import UnitError
-from appliance.domain.names import RUN_UNIT
-from appliance.domain.observed import EXIT_LEASE_HELD, EXIT_UNFIT, Observed, ObservedUnit
-from appliance.domain.profile import Catalogue
-from appliance.planning.switch.goals import in_the_way
+from appliance.model.errors import UnitError
+from appliance.model.names import RUN_UNIT
+from appliance.model.observed import EXIT_LEASE_HELD, EXIT_UNFIT, Observed, ObservedUnit
+from appliance.model.profile import Catalogue
+from appliance.switch.goals import in_the_way
 from tests.fakes.clock import NEVER
 from tests.fakes.systemd_unit import AT_REST, UP, Unit, UnitState
 

@@ -4,14 +4,14 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
-from appliance.domain.observed import (
+from appliance.model.observed import (
     EXIT_LEASE_HELD,
     EXIT_UNFIT,
     ActiveState,
     ObservedUnit,
     stopped_at,
 )
-from appliance.protocol.sd_notify import is_of_running_engine
+from appliance.wire.sd_notify import is_of_running_engine
 from tests.fakes.clock import NEVER
 
 

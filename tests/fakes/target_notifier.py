@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import Callable, Sequence
 
-from appliance.domain.alerts import Message, SendOutcome, SendResult, Severity
-from appliance.planning.alerting.sending.outbox import Delivery
+from appliance.alerts.sending.outbox import Delivery
+from appliance.model.alerts import Message, SendOutcome, SendResult, Severity
 
 SENT = SendResult(outcome=SendOutcome.SENT)
 REFUSED = SendResult(outcome=SendOutcome.REFUSED, text="404")

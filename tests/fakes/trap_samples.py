@@ -3,18 +3,18 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from appliance.adapters.profile_files.loading import load_profile, parse_profile
-from appliance.domain.engine_build import EngineBuild
-from appliance.domain.gpu_hardware import GpuHardware
-from appliance.domain.memory import DeviceMemory, Holder
-from appliance.domain.model_headers import LookAtModel
-from appliance.domain.model_traits import ModelTraits
-from appliance.domain.spec import Profile
 from appliance.engines.shared.engine import InvocationContext
-from appliance.planning.linting.lint import Lint, lint, profile_traps
-from appliance.planning.linting.trap import GpuFacts, LintFacts
-from appliance.planning.profiles.compilation import ProfileSource, unseen
-from appliance.planning.units.specs import UnitSpec, spec_of
+from appliance.model.engine_build import EngineBuild
+from appliance.model.gpu_hardware import GpuHardware
+from appliance.model.memory import DeviceMemory, Holder
+from appliance.model.model_headers import LookAtModel
+from appliance.model.model_traits import ModelTraits
+from appliance.model.spec import Profile
+from appliance.profiles.compilation import ProfileSource, unseen
+from appliance.profiles.linting.lint import Lint, lint, profile_traps
+from appliance.profiles.linting.trap import GpuFacts, LintFacts
+from appliance.switch.units.specs import UnitSpec, spec_of
+from appliance.system.profile_files.loading import load_profile, parse_profile
 from tests.fakes.profile_texts import MINIMAL
 
 GIB = 1 << 30

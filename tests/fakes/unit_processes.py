@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from enum import Enum, StrEnum, auto
 from typing import Final
 
-from appliance.domain.claims import ALL_GPUS, Claim
-from appliance.domain.observed import EXIT_LEASE_HELD, RunReport
+from appliance.model.claims import ALL_GPUS, Claim
+from appliance.model.observed import EXIT_LEASE_HELD, RunReport
 from tests.fakes.gpu_memory import FakeGpus
 from tests.fakes.systemd import RUN, FakeSystemd
 from tests.fakes.systemd_unit import UnitState

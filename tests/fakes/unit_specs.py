@@ -2,14 +2,14 @@
 
 from dataclasses import replace
 
-from appliance.domain.claims import Claim
-from appliance.domain.profile import Applied, Deadlines, Endpoint, Estimate, Need, WarmUp
-from appliance.domain.profile_values import Gpus, Override
-from appliance.domain.spec import Ordering, Patch, Profile
-from appliance.domain.words import Mark
 from appliance.engines.shared.engine import Invocation
 from appliance.engines.vllm import VllmOptions
-from appliance.planning.units.specs import Layout, UnitSpec
+from appliance.model.claims import Claim
+from appliance.model.profile import Applied, Deadlines, Endpoint, Estimate, Need, WarmUp
+from appliance.model.profile_values import Gpus, Override
+from appliance.model.spec import Ordering, Patch, Profile
+from appliance.model.words import Mark
+from appliance.switch.units.specs import Layout, UnitSpec
 
 LAYOUT = Layout(version="1.2.3", systemd=252)
 

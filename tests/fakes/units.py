@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from appliance.domain.errors import UnitError
-from appliance.domain.names import unit_of
-from appliance.domain.observed import Observed
-from appliance.ports import Change
+from appliance.model.errors import UnitError
+from appliance.model.names import unit_of
+from appliance.model.observed import Observed
+from appliance.system.ports import Change
 from tests.fakes.systemd import RUN, FakeSystemd
 
 _HOLD_LOOK_S = 1.0

@@ -5,24 +5,24 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from appliance.adapters.sqlite.alert_store import AlertStore
-from appliance.domain.alerts import OutboxState, Transition
-from appliance.domain.targets import TargetStanding
-from appliance.health.answering.alert_verbs import AlertVerbs
-from appliance.health.answering.subject_directory import SubjectDirectory
-from appliance.health.clock import HealthClock, SystemHealthClock
-from appliance.health.telling.delivery_figures import DeliveryFigures
-from appliance.health.telling.heartbeat import HeartbeatFacts
-from appliance.health.watching.watchdog_loop import Watchdog
-from appliance.planning.alerting.book.alert_book import (
+from appliance.alerts.book.alert_book import (
     AlertBook,
     AlertCircumstances,
     AlertPolicy,
     Evaluation,
     Instant,
 )
-from appliance.planning.alerting.sending.outbox_rows import Settlement
-from appliance.planning.alerting.watchdog_rules.snapshot import BoxLook
+from appliance.alerts.sending.outbox_rows import Settlement
+from appliance.alerts.watchdog_rules.snapshot import BoxLook
+from appliance.health.answering.alert_verbs import AlertVerbs
+from appliance.health.answering.subject_directory import SubjectDirectory
+from appliance.health.clock import HealthClock, SystemHealthClock
+from appliance.health.telling.delivery_figures import DeliveryFigures
+from appliance.health.telling.heartbeat import HeartbeatFacts
+from appliance.health.watching.watchdog_loop import Watchdog
+from appliance.model.alerts import OutboxState, Transition
+from appliance.model.targets import TargetStanding
+from appliance.system.sqlite.alert_store import AlertStore
 from tests.fakes.alert_samples import told
 
 PHONE = TargetStanding(name="phone", kind="ntfy", min_severity="critical")

@@ -16,7 +16,7 @@ from tests.fuzz.inputs import HEAD, MOST_BYTES, read, seeds, words
 
 FOLDER = Path(".cache/fuzz")
 EXIT_SKIPPED = 77
-_INSTRUMENTED = ["appliance.gateway", "appliance.planning.routing"]
+_INSTRUMENTED = ["appliance.gateway", "appliance.routing"]
 _SLOWEST_S = 10
 _MEMORY_MIB = 512
 

@@ -11,8 +11,8 @@ import random
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from appliance.planning.routing.body_changes import LONG_BYTES
-from appliance.planning.routing.json_scanner import _SHORT_BYTES
+from appliance.routing.body_changes import LONG_BYTES
+from appliance.routing.json_scanner import _SHORT_BYTES
 from tests.fakes.zstd import zstd
 from tests.smuggling.corpus import REQUESTS
 from tests.smuggling.responses import ANSWERS

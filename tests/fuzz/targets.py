@@ -7,12 +7,12 @@ import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from appliance.domain.gateway import Limits, Routed, Standing, State
-from appliance.domain.profile import Endpoint
 from appliance.gateway.keys import KeyRing
 from appliance.gateway.meter import Meter
 from appliance.gateway.relay.relay import Relay
 from appliance.gateway.routing_table import RoutingTable
+from appliance.model.gateway import Limits, Routed, Standing, State
+from appliance.model.profile import Endpoint
 from tests.fakes.zstd import zstd
 from tests.fuzz.answers import Told, read_answers
 from tests.fuzz.inputs import Input

@@ -15,8 +15,8 @@ from typing import Any, Final
 
 import pytest
 
-from appliance.adapters.gpus.sampler_client import Device, Reading, Sampler
-from appliance.adapters.gpus.states import EXACT
+from appliance.system.gpus.sampler_client import Device, Reading, Sampler
+from appliance.system.gpus.states import EXACT
 
 UNPROVED: Final = "release latency on real hardware stays unproved"
 GIB: Final = 1 << 30

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from appliance.adapters.gpus.reader import GpuReader
-from appliance.adapters.gpus.sampler_client import Sampler
-from appliance.adapters.gpus.states import EXACT
-from appliance.domain.memory import GpuState
+from appliance.model.memory import GpuState
+from appliance.system.gpus.reader import GpuReader
+from appliance.system.gpus.sampler_client import Sampler
+from appliance.system.gpus.states import EXACT
 from tests.gpu.conftest import (
     GIB,
     MIB,

@@ -9,54 +9,54 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from appliance.adapters.applied import gateway_file, manifest
-from appliance.adapters.front_client import FrontResponse
-from appliance.adapters.gpus import amd
-from appliance.adapters.key_file import KEY_FILE, StoredKey, read_keys
-from appliance.adapters.model_files.bounded import HeaderBudget, HeaderError
-from appliance.adapters.model_files.gguf import read_gguf
-from appliance.adapters.model_files.safetensors import read_safetensors
-from appliance.adapters.profile_files.loading import parse_profile
-from appliance.adapters.token_file import StoredToken
-from appliance.domain.errors import ApplianceError, ProfileError, StoreError
-from appliance.domain.gateway import Key, Routed, State
-from appliance.domain.operators import OperatorToken
-from appliance.domain.patch_report import missing
-from appliance.domain.profile import Endpoint
 from appliance.gateway.http import request_body, request_parser, usage_parser
 from appliance.gateway.http.head_cache import CachedHead
 from appliance.gateway.http.request_head import RequestHead
 from appliance.gateway.http.request_parser import ChunkedDecoder
 from appliance.gateway.http.response_parser import ResponseParser
-from appliance.planning.bench.request_row import Part, RequestLabel, ResponseObserver
-from appliance.planning.probing.event_stream import EventStreamParser
-from appliance.planning.probing.measurement import ObservedStream
-from appliance.planning.quality.canary_file import parse_canaries
-from appliance.planning.quality.chat_answer import read_answer
-from appliance.planning.quality.expectation import Expectation, judge_answer
-from appliance.planning.quality.json_schema import parse_schema
-from appliance.planning.quality.text_pattern import PatternError, compile_pattern
-from appliance.planning.routing import url_paths
-from appliance.planning.routing.body_changes import LONG_BYTES, compile_changes
-from appliance.planning.routing.form_body import parse_form
-from appliance.planning.routing.json_scanner import BodyError
-from appliance.planning.routing.model_names import ModelDirectory
-from appliance.planning.routing.origin_policy import OriginPolicy
-from appliance.planning.status.log_excerpt import excerpt
-from appliance.protocol.control_requests import (
+from appliance.model.errors import ApplianceError, ProfileError, StoreError
+from appliance.model.gateway import Key, Routed, State
+from appliance.model.operators import OperatorToken
+from appliance.model.patch_report import missing
+from appliance.model.profile import Endpoint
+from appliance.routing import url_paths
+from appliance.routing.body_changes import LONG_BYTES, compile_changes
+from appliance.routing.form_body import parse_form
+from appliance.routing.json_scanner import BodyError
+from appliance.routing.model_names import ModelDirectory
+from appliance.routing.origin_policy import OriginPolicy
+from appliance.speed.bench.request_row import Part, RequestLabel, ResponseObserver
+from appliance.speed.probing.event_stream import EventStreamParser
+from appliance.speed.probing.measurement import ObservedStream
+from appliance.speed.quality.canary_file import parse_canaries
+from appliance.speed.quality.chat_answer import read_answer
+from appliance.speed.quality.expectation import Expectation, judge_answer
+from appliance.speed.quality.json_schema import parse_schema
+from appliance.speed.quality.text_pattern import PatternError, compile_pattern
+from appliance.status.log_excerpt import excerpt
+from appliance.supervisor.access_policy import Requester
+from appliance.supervisor.inference_keys import KeyDesk
+from appliance.supervisor.token_check import TokenCheck
+from appliance.system.applied import gateway_file, manifest
+from appliance.system.front_client import FrontResponse
+from appliance.system.gpus import amd
+from appliance.system.key_file import KEY_FILE, StoredKey, read_keys
+from appliance.system.model_files.bounded import HeaderBudget, HeaderError
+from appliance.system.model_files.gguf import read_gguf
+from appliance.system.model_files.safetensors import read_safetensors
+from appliance.system.profile_files.loading import parse_profile
+from appliance.system.token_file import StoredToken
+from appliance.wire.control_requests import (
     CONTROL,
     AddKeyRequest,
     RemoveKeyRequest,
 )
-from appliance.protocol.conversation.codec import parse_request
-from appliance.protocol.gateway import decode_answer, decode_command
-from appliance.protocol.health_socket import HEALTH
-from appliance.protocol.lane import decode_lane_command, decode_lane_event
-from appliance.protocol.run_request import BadRequest, Request
-from appliance.protocol.status_socket import STATUS
-from appliance.supervisor.access_policy import Requester
-from appliance.supervisor.inference_keys import KeyDesk
-from appliance.supervisor.token_check import TokenCheck
+from appliance.wire.conversation.codec import parse_request
+from appliance.wire.gateway import decode_answer, decode_command
+from appliance.wire.health_socket import HEALTH
+from appliance.wire.lane import decode_lane_command, decode_lane_event
+from appliance.wire.run_request import BadRequest, Request
+from appliance.wire.status_socket import STATUS
 from tests.fakes.body_parsing import parse_json
 from tests.growth.cost import Call
 

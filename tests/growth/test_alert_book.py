@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from appliance.domain.alerts import Finding, Sign, Subject, SubjectKind
+from appliance.model.alerts import Finding, Sign, Subject, SubjectKind
 from tests.fakes.alert_rounds import AlertRounds, finding
 from tests.growth.cost import Call, excess_steps, seconds
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from appliance.planning.routing.json_scanner import BodyError
+from appliance.routing.json_scanner import BodyError
 from tests.fakes.body_parsing import parse_json
 
 

@@ -5,10 +5,10 @@ from contextlib import suppress
 
 import pytest
 
-from appliance.adapters.profile_files.loading import parse_profile
-from appliance.domain.errors import ProfileError
-from appliance.domain.plain_text import MOST_TOLD
-from appliance.planning.importing.server_command import ImportFaultError
+from appliance.model.errors import ProfileError
+from appliance.model.plain_text import MOST_TOLD
+from appliance.profiles.foreign.server_command import ImportFaultError
+from appliance.system.profile_files.loading import parse_profile
 from tests.fakes.imports import imported
 from tests.growth.cost import Call, excess_seconds
 

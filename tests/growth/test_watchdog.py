@@ -4,12 +4,12 @@ from collections.abc import Callable
 
 import pytest
 
-from appliance.domain.names import unit_of
-from appliance.domain.observed import ActiveState
-from appliance.planning.alerting.watchdog_rules.snapshot import BoxLook, GpuError, GpuHolder
-from appliance.planning.alerting.watchdog_rules.watchdog import findings
-from appliance.planning.alerting.watchdog_rules.watchdog_memory import WatchdogMemory
-from appliance.protocol.audit_socket import Listener
+from appliance.alerts.watchdog_rules.snapshot import BoxLook, GpuError, GpuHolder
+from appliance.alerts.watchdog_rules.watchdog import findings
+from appliance.alerts.watchdog_rules.watchdog_memory import WatchdogMemory
+from appliance.model.names import unit_of
+from appliance.model.observed import ActiveState
+from appliance.wire.audit_socket import Listener
 from tests.fakes.looks import NOW, box_look, gpu_look, later, profile_look, unit_look
 from tests.growth.cost import Call, excess_steps
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from appliance import __version__
-from appliance.adapters.key_file import FileKeys
 from appliance.cli.apply_screen import apply_profiles
 from appliance.cli.bench.bench_screen import show_bench
 from appliance.cli.cells import width
@@ -19,26 +18,27 @@ from appliance.cli.main import main
 from appliance.cli.status_screens import show_list, show_status
 from appliance.cli.terminal import Streams, Terminal
 from appliance.cli.verbs.alerts import alert_screen
-from appliance.domain.gateway import EngineLoad, Key
-from appliance.domain.memory import DeviceMemory, GpuMemory, GpuState, GroupMemory, Holder, Quality
-from appliance.domain.names import unit_of
-from appliance.domain.observed import ActiveState, ObservedUnit
-from appliance.domain.operations import FOREVER, Finished, Goal, Kind, Operation, Outcome, Phase
-from appliance.domain.profile import Applied, Estimate, Need
-from appliance.domain.trap_names import TrapName
-from appliance.domain.words import Mark
 from appliance.install.apply import ApplyOptions
-from appliance.planning.linting.traps import TRAPS
-from appliance.planning.memory.peak import ObservedPeak
-from appliance.planning.status.box_status import InstalledForm
-from appliance.planning.status.document import ProfileFileRow
-from appliance.protocol.conversation.codec import ResultEvent
-from appliance.settings import load_settings
+from appliance.model.gateway import EngineLoad, Key
+from appliance.model.memory import DeviceMemory, GpuMemory, GpuState, GroupMemory, Holder, Quality
+from appliance.model.names import unit_of
+from appliance.model.observed import ActiveState, ObservedUnit
+from appliance.model.operations import FOREVER, Finished, Goal, Kind, Operation, Outcome, Phase
+from appliance.model.profile import Applied, Estimate, Need
+from appliance.model.trap_names import TrapName
+from appliance.model.words import Mark
+from appliance.profiles.linting.traps import TRAPS
+from appliance.settings.schema import load_settings
+from appliance.status.box_status import InstalledForm
+from appliance.status.document import ProfileFileRow
 from appliance.supervisor.client_requests import ClientRequests
 from appliance.supervisor.control_verbs import ControlVerbs
 from appliance.supervisor.ownership import OperationRequest, Running, Supervisor
 from appliance.supervisor.stall_watch import StallWatch
 from appliance.supervisor.status_report import BoxStatus
+from appliance.switch.memory.peak import ObservedPeak
+from appliance.system.key_file import FileKeys
+from appliance.wire.conversation.codec import ResultEvent
 from tests.fakes.bench_outcomes import compared_bench
 from tests.fakes.operator_accounts import token_desk
 from tests.fakes.profiles import FakeProfiles

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Final
 
-from appliance.domain.alerts import AlertRule, Finding, Severity, Subject
-from appliance.domain.words import Mark
-from appliance.planning.alerting.book.alert_book import AlertCircumstances, ack, add_window, silence
-from appliance.planning.alerting.book.alert_tables import AlertTables
+from appliance.alerts.book.alert_book import AlertCircumstances, ack, add_window, silence
+from appliance.alerts.book.alert_tables import AlertTables
+from appliance.model.alerts import AlertRule, Finding, Severity, Subject
+from appliance.model.words import Mark
 from tests.fakes.alert_rounds import GENESIS, AlertRounds, bad, good
 from tests.property.alert_causes import subjects_of
 from tests.property.alert_truth import DAY, LUNCH, SIESTA, SWITCH

@@ -12,7 +12,19 @@ was told once of its end.
 from dataclasses import replace
 from typing import Final
 
-from appliance.domain.alerts import (
+from appliance.alerts.book.alert_book import (
+    AlertCircumstances,
+    AlertPolicy,
+    PlannedWindow,
+    ack,
+    add_window,
+    silence,
+    unsilence,
+)
+from appliance.alerts.book.alert_report import open_alerts
+from appliance.alerts.book.alert_state import AlertKey
+from appliance.alerts.watchdog_rules.snapshot import OperationLook
+from appliance.model.alerts import (
     AlertPhase,
     AlertRule,
     Finding,
@@ -23,20 +35,8 @@ from appliance.domain.alerts import (
     SubjectKind,
     TransitionKind,
 )
-from appliance.domain.errors import NotFoundError
-from appliance.domain.words import Mark
-from appliance.planning.alerting.book.alert_book import (
-    AlertCircumstances,
-    AlertPolicy,
-    PlannedWindow,
-    ack,
-    add_window,
-    silence,
-    unsilence,
-)
-from appliance.planning.alerting.book.alert_report import open_alerts
-from appliance.planning.alerting.book.alert_state import AlertKey
-from appliance.planning.alerting.watchdog_rules.snapshot import OperationLook
+from appliance.model.errors import NotFoundError
+from appliance.model.words import Mark
 from tests.fakes.alert_rounds import AlertRounds, finding
 
 DOWN, SLOW = AlertRule.LIVE_DOWN, AlertRule.SLOW

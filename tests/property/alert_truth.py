@@ -6,10 +6,7 @@ from enum import StrEnum
 from itertools import product
 from typing import Final
 
-from appliance.domain.alerts import AlertRule, Finding, Severity
-from appliance.domain.observed import ActiveState
-from appliance.domain.words import Mark
-from appliance.planning.alerting.book.alert_book import (
+from appliance.alerts.book.alert_book import (
     AlertCircumstances,
     AlertPolicy,
     PlannedWindow,
@@ -18,10 +15,13 @@ from appliance.planning.alerting.book.alert_book import (
     silence,
     unsilence,
 )
-from appliance.planning.alerting.book.alert_tables import AlertTables
-from appliance.planning.alerting.watchdog_rules.snapshot import OperationLook
-from appliance.planning.alerting.watchdog_rules.watchdog import findings
-from appliance.planning.alerting.watchdog_rules.watchdog_memory import WatchdogMemory
+from appliance.alerts.book.alert_tables import AlertTables
+from appliance.alerts.watchdog_rules.snapshot import OperationLook
+from appliance.alerts.watchdog_rules.watchdog import findings
+from appliance.alerts.watchdog_rules.watchdog_memory import WatchdogMemory
+from appliance.model.alerts import AlertRule, Finding, Severity
+from appliance.model.observed import ActiveState
+from appliance.model.words import Mark
 from tests.fakes.alert_rounds import GENESIS, AlertRounds, bad, good
 from tests.fakes.looks import box_look, profile_look
 

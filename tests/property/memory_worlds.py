@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Final
 
-from appliance.domain.memory import (
+from appliance.model.memory import (
     DeviceMemory,
     GpuState,
     GroupMemory,
@@ -13,9 +13,9 @@ from appliance.domain.memory import (
     HostMemory,
     Quality,
 )
-from appliance.domain.names import unit_of
-from appliance.domain.profile import Applied, Estimate, Need
-from appliance.planning.memory.peak import ObservedPeak
+from appliance.model.names import unit_of
+from appliance.model.profile import Applied, Estimate, Need
+from appliance.switch.memory.peak import ObservedPeak
 from tests.fakes.profiles import applied
 
 GIB: Final = 1 << 30

@@ -8,8 +8,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
 
-from appliance.domain.alerts import Sign
-from appliance.domain.words import Mark
+from appliance.model.alerts import Sign
+from appliance.model.words import Mark
 from tests.property.alert_life import KEYS, NAMES, AlertLife
 
 SEQUENCES: Final = 2000

@@ -7,12 +7,12 @@ from typing import Final
 import pytest
 from hypothesis import settings
 
-from appliance.domain.alerts import AlertRule, Severity, TransitionKind
-from appliance.domain.words import Mark
-from appliance.planning.alerting.book.alert_rules import ALERT_TERMS, AlertTerms
-from appliance.planning.alerting.book.alert_state import DeliveryGate
-from appliance.planning.alerting.book.alert_tables import HOLDS, STANDARD_TABLES, AlertTables
-from appliance.planning.alerting.book.inhibition import INHIBITIONS, InhibitionScope
+from appliance.alerts.book.alert_rules import ALERT_TERMS, AlertTerms
+from appliance.alerts.book.alert_state import DeliveryGate
+from appliance.alerts.book.alert_tables import HOLDS, STANDARD_TABLES, AlertTables
+from appliance.alerts.book.inhibition import INHIBITIONS, InhibitionScope
+from appliance.model.alerts import AlertRule, Severity, TransitionKind
+from appliance.model.words import Mark
 from tests.property.alert_causes import inhibition_violations
 from tests.property.alert_checks import (
     flapping_violations,

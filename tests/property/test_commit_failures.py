@@ -7,7 +7,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
-from appliance.domain.operations import FOREVER, Finished, HoldUntil, Kind, Outcome
+from appliance.model.operations import FOREVER, Finished, HoldUntil, Kind, Outcome
 from tests.fakes.clock import NEVER
 from tests.fakes.gpu_memory import FakeGpus
 from tests.fakes.killable_box import KillableBox

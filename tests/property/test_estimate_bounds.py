@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from appliance.adapters.profile_files.loading import parse_profile
-from appliance.domain.model_headers import Gguf, Model, Safetensors, Tensor, Value
-from appliance.planning.estimates.estimating import Estimated, estimated
+from appliance.model.model_headers import Gguf, Model, Safetensors, Tensor, Value
+from appliance.profiles.estimates.estimating import Estimated, estimated
+from appliance.system.profile_files.loading import parse_profile
 from tests.bench.estimate_truth import Layer, Run, llama_layer_bytes
 
 HEAD = 'engine = "llama-server"\nbinary = "/b"\nmodel = "/m.gguf"\nport = 9000\ngpus = [0]\n'

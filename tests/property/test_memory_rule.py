@@ -12,22 +12,22 @@ from typing import Final
 
 import pytest
 
-from appliance.adapters.gpus.sampler_client import Device
-from appliance.domain.memory import DeviceMemory, GpuState
-from appliance.domain.names import unit_of
-from appliance.domain.observed import ActiveState, Observed, ObservedUnit
-from appliance.domain.operations import Goal, Kind
-from appliance.domain.profile import Need
 from appliance.launch import gate
 from appliance.launch.admission.shortfall_text import sentence_of
 from appliance.launch.program import Options
-from appliance.planning.admission.findings import BoxFacts, Level
-from appliance.planning.admission.preflight import findings
-from appliance.planning.memory import fit, gate_arguments
-from appliance.planning.memory.fit import Shortfall
-from appliance.planning.memory.peak import ObservedPeak, decoded, encoded
-from appliance.planning.memory.requirement import MARGIN_BYTES, MemoryRequirement
-from appliance.planning.units.specs import Layout, gate_argv
+from appliance.model.memory import DeviceMemory, GpuState
+from appliance.model.names import unit_of
+from appliance.model.observed import ActiveState, Observed, ObservedUnit
+from appliance.model.operations import Goal, Kind
+from appliance.model.profile import Need
+from appliance.switch.admission.findings import BoxFacts, Level
+from appliance.switch.admission.preflight import findings
+from appliance.switch.memory import fit, gate_arguments
+from appliance.switch.memory.fit import Shortfall
+from appliance.switch.memory.peak import ObservedPeak, decoded, encoded
+from appliance.switch.memory.requirement import MARGIN_BYTES, MemoryRequirement
+from appliance.switch.units.specs import Layout, gate_argv
+from appliance.system.gpus.sampler_client import Device
 from tests.fakes.profiles import applied
 from tests.property.memory_worlds import GIB, NAME, RAM, RIVAL, Card, Use, World, world
 

@@ -13,7 +13,21 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from appliance.domain.alerts import (
+from appliance.alerts.sending.outbox import (
+    Delivery,
+    DeliveryForm,
+    OutboxPlan,
+    plan_deliveries,
+)
+from appliance.alerts.sending.outbox_rows import (
+    OutboxRow,
+    after,
+    begun,
+    rows_of,
+    settled,
+)
+from appliance.alerts.sending.target_health import TargetHealth
+from appliance.model.alerts import (
     AlertRule,
     Notice,
     OutboxState,
@@ -22,20 +36,6 @@ from appliance.domain.alerts import (
     Severity,
     TransitionKind,
 )
-from appliance.planning.alerting.sending.outbox import (
-    Delivery,
-    DeliveryForm,
-    OutboxPlan,
-    plan_deliveries,
-)
-from appliance.planning.alerting.sending.outbox_rows import (
-    OutboxRow,
-    after,
-    begun,
-    rows_of,
-    settled,
-)
-from appliance.planning.alerting.sending.target_health import TargetHealth
 from tests.fakes.alert_samples import NOW, profile_subject, transition
 
 FIRED, RESOLVED = TransitionKind.FIRED, TransitionKind.RESOLVED

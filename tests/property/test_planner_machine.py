@@ -16,10 +16,10 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from appliance.domain.claims import Claim
-from appliance.domain.errors import UnitError
-from appliance.domain.observed import RunReport
-from appliance.domain.operations import FOREVER, Kind
+from appliance.model.claims import Claim
+from appliance.model.errors import UnitError
+from appliance.model.observed import RunReport
+from appliance.model.operations import FOREVER, Kind
 from tests.fakes.clock import NEVER
 from tests.fakes.gpu_memory import FakeGpus
 from tests.fakes.killable_box import LOOK_EVERY_S, KillableBox

@@ -11,14 +11,14 @@ import tomlkit
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from appliance.adapters.profile_files.loading import parse_profile
-from appliance.adapters.toml.lines import key_lines
-from appliance.domain.errors import ProfileError
-from appliance.domain.quantities import duration_s, size_bytes
-from appliance.domain.spec import Profile
 from appliance.engines import ENGINES
 from appliance.engines.shared.engine import InvocationContext
 from appliance.engines.shared.llama_cpp_values import cpu_mask
+from appliance.model.errors import ProfileError
+from appliance.model.quantities import duration_s, size_bytes
+from appliance.model.spec import Profile
+from appliance.system.profile_files.loading import parse_profile
+from appliance.system.toml.lines import key_lines
 from tests.fakes.profile_texts import MINIMAL
 
 SHIPPED = [f.read_bytes() for f in sorted((Path(__file__).parents[2] / "profiles").glob("*.toml"))]

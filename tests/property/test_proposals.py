@@ -5,13 +5,13 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from appliance.domain.memory import HostMemory
-from appliance.domain.model_headers import Gguf, Model, Tensor, Value
-from appliance.planning.memory.fit import shortfalls
-from appliance.planning.memory.requirement import MemoryRequirement
-from appliance.planning.proposing.engine_choice import EngineChoice
-from appliance.planning.proposing.proposal_box import ProposalBox, ProposalRefusedError
-from appliance.planning.proposing.proposal_search import Proposal
+from appliance.model.memory import HostMemory
+from appliance.model.model_headers import Gguf, Model, Tensor, Value
+from appliance.profiles.proposing.engine_choice import EngineChoice
+from appliance.profiles.proposing.proposal_box import ProposalBox, ProposalRefusedError
+from appliance.profiles.proposing.proposal_search import Proposal
+from appliance.switch.memory.fit import shortfalls
+from appliance.switch.memory.requirement import MemoryRequirement
 from tests.fakes.proposals import (
     EMBEDDED,
     GIB,

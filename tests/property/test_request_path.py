@@ -12,8 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from appliance.domain.gateway import Limits, Routed, Standing, State
-from appliance.domain.profile import Endpoint
 from appliance.gateway.downstream import client_connection
 from appliance.gateway.http import request_parser
 from appliance.gateway.keys import KeyRing
@@ -21,7 +19,9 @@ from appliance.gateway.meter import Meter
 from appliance.gateway.relay.relay import Relay
 from appliance.gateway.routing_table import RoutingTable
 from appliance.gateway.upstream import engine_connection
-from appliance.planning.routing import body_changes, json_body, json_scanner, long_json
+from appliance.model.gateway import Limits, Routed, Standing, State
+from appliance.model.profile import Endpoint
+from appliance.routing import body_changes, json_body, json_scanner, long_json
 from tests.fakes.zstd import zstd
 from tests.fuzz.answers import Told, read_answers
 from tests.fuzz.targets import Engine, settle

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from appliance.planning.routing.form_body import parse_form
-from appliance.planning.routing.json_body import BodyError
+from appliance.routing.form_body import parse_form
+from appliance.routing.json_body import BodyError
 from tests.fakes.body_parsing import change_form, change_json, parse_json
 
 ACTED: Final = ("model", "stream", "seed", "kwargs", "ü")

@@ -6,7 +6,7 @@ from typing import Final
 from hypothesis import given
 from hypothesis import strategies as st
 
-from appliance.planning.routing.switch_scheduler import (
+from appliance.routing.switch_scheduler import (
     BoxState,
     CheckAgain,
     SwitchPolicy,

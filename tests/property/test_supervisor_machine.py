@@ -10,11 +10,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from appliance.domain.claims import claim_on
-from appliance.domain.errors import BusyError
-from appliance.domain.operations import FOREVER, Kind
-from appliance.planning.switch.goals import in_the_way
+from appliance.model.claims import claim_on
+from appliance.model.errors import BusyError
+from appliance.model.operations import FOREVER, Kind
 from appliance.supervisor.ownership import OperationRequest, Supervisor
+from appliance.switch.goals import in_the_way
 from tests.fakes.profiles import FakeProfiles, applied, catalogue
 from tests.fakes.settings import make_snapshot
 from tests.fakes.supervisor_ports import FakePorts

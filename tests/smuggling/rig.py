@@ -5,12 +5,12 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from appliance.domain.gateway import Limits, Routed, Standing, State
-from appliance.domain.profile import Endpoint
 from appliance.gateway.keys import KeyRing
 from appliance.gateway.meter import Meter
 from appliance.gateway.relay.relay import Relay
 from appliance.gateway.routing_table import RoutingTable
+from appliance.model.gateway import Limits, Routed, Standing, State
+from appliance.model.profile import Endpoint
 from tests.relay_port import relay_port
 from tests.smuggling.engine import ScriptedEngine
 

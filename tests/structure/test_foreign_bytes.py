@@ -114,9 +114,9 @@ def test_json_is_parsed_by_the_reader_alone() -> None:
         if any(use.startswith(("json.", "_json.make")) for use in uses(file))
     }
     assert own == {
-        "appliance.domain.json_reader",
-        "appliance.adapters.apprise_program",
-        "appliance.planning.routing.json_scanner",
+        "appliance.model.json_reader",
+        "appliance.system.apprise_program",
+        "appliance.routing.json_scanner",
     }
 
 

@@ -23,16 +23,14 @@ def test_every_name_of_a_walk_exists(hop: str) -> None:
 
 def test_a_name_that_does_not_exist_is_found() -> None:
     """Neither a missing module nor a missing class passes."""
-    hop = (
-        "1. `domain.names.unit_of`, `domain.names.unit_off`, `domain.namez.unit_of`, `domain.names`"
-    )
+    hop = "1. `model.names.unit_of`, `model.names.unit_off`, `model.namez.unit_of`, `model.names`"
     assert list(missing_names(hop, ROOT / "appliance")) == [
-        "domain.names.unit_off",
-        "domain.namez.unit_of",
+        "model.names.unit_off",
+        "model.namez.unit_of",
     ]
 
 
 def test_files_of_a_walk() -> None:
     """Each module counts once, whether a hop names it or something in it."""
-    hops = ["1. `domain.names.unit_of` and `domain.names`", "2. `domain.errors.StoreError`"]
-    assert files_of(hops, ROOT / "appliance") == ["domain.names", "domain.errors"]
+    hops = ["1. `model.names.unit_of` and `model.names`", "2. `model.errors.StoreError`"]
+    assert files_of(hops, ROOT / "appliance") == ["model.names", "model.errors"]

@@ -5,7 +5,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Final
 
-from appliance.domain.names import unit_of
+from appliance.model.names import unit_of
 from tests.pretend.boxes import ENGINE
 
 _FOLDERS: Final = ("etc/appliance", "etc/systemd/system", str(Path(ENGINE).parent).lstrip("/"))

@@ -9,8 +9,8 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any, Final, Literal
 
-from appliance.domain.names import unit_of
-from appliance.protocol.run_ticket import FILE, encoded
+from appliance.model.names import unit_of
+from appliance.wire.run_ticket import FILE, encoded
 from tests.pretend.boxes import ENGINE, install_engine
 from tests.system.baseline import Baseline
 from tests.system.rig import Box, Polling, RigError

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from appliance.domain.names import AUDITOR_USER, CHECKER_USER, HEALTH_USER
+from appliance.model.names import AUDITOR_USER, CHECKER_USER, HEALTH_USER
 from tests.system.fleet import ENGINE, OPERATOR, STRANGER, Fleet
 from tests.system.intrusion import described, intrude, succeeded
 from tests.system.rig import Box, Image

@@ -7,16 +7,16 @@ from typing import Any, Final
 
 import pytest
 
-from appliance.domain.measurements import BoxGpus
-from appliance.protocol.typed_json import from_json
+from appliance.model.measurements import BoxGpus
+from appliance.wire.typed_json import from_json
 from tests.pretend import Gpus
 from tests.system.fleet import PROFILES, Fleet
 
 ASK: Final = """
 import asyncio, json
 from pathlib import Path
-from appliance.protocol.conversation.async_client import open_conversation
-from appliance.protocol.status_socket import STATUS, GpuEvidenceRequest
+from appliance.wire.conversation.async_client import open_conversation
+from appliance.wire.status_socket import STATUS, GpuEvidenceRequest
 
 
 async def ask():

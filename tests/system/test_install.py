@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from appliance.domain.paths import BACKEND_SCRIPT, GATE_SCRIPT
+from appliance.model.paths import BACKEND_SCRIPT, GATE_SCRIPT
 from tests.system.rig import Box, Image
 from tests.system.rig.appliance import SOURCE, WHEELS, fetch_wheels, install, sources
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import pytest
 
-from appliance.domain.names import unit_of
+from appliance.model.names import unit_of
 from tests import pretend
 from tests.pretend import Gpus
 from tests.system.fleet import Fleet
@@ -20,22 +20,22 @@ SCRIPT: Final = """
 import asyncio, json, sys
 from dataclasses import asdict
 from pathlib import Path
-from appliance.adapters.applied.installed_units import InstalledUnits
-from appliance.adapters.applied.manifest import ManifestProfiles
-from appliance.adapters.audit_client import AuditClient
-from appliance.adapters.lane_client import SocketProbeLane
-from appliance.adapters.systemd.unit_reader import SystemUnitReader
-from appliance.domain.errors import ApplianceError
-from appliance.domain.measurements import BoxGpus
+from appliance.system.applied.installed_units import InstalledUnits
+from appliance.system.applied.manifest import ManifestProfiles
+from appliance.system.audit_client import AuditClient
+from appliance.system.lane_client import SocketProbeLane
+from appliance.system.systemd.unit_reader import SystemUnitReader
+from appliance.model.errors import ApplianceError
+from appliance.model.measurements import BoxGpus
 from appliance.health.watching.box_observer import BoxObserver
 from appliance.health.box_view import NOT_CONNECTED, view_of
 from appliance.health.clock import SystemHealthClock
 from appliance.health.watching.engine_checks import EngineChecks
 from appliance.health.watching.watch_checks import WatchChecks, ask_no_url
-from appliance.protocol.conversation.async_client import open_conversation
-from appliance.protocol.typed_json import from_json
-from appliance.protocol.status_socket import STATUS, DocumentRequest, GpuEvidenceRequest
-from appliance.settings_snapshot import take_snapshot
+from appliance.wire.conversation.async_client import open_conversation
+from appliance.wire.typed_json import from_json
+from appliance.wire.status_socket import STATUS, DocumentRequest, GpuEvidenceRequest
+from appliance.settings.snapshot import take_snapshot
 
 settings, clock = take_snapshot(), SystemHealthClock()
 

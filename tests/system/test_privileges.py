@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from appliance.domain.names import GATEWAY_USER
+from appliance.model.names import GATEWAY_USER
 from tests.system.chat import ask
 from tests.system.fleet import OPERATOR, PROFILES, STRANGER, Fleet
 from tests.system.rig import Box, Image

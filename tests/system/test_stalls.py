@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from appliance.planning.status.stalls import STALLED_AFTER_S
+from appliance.status.stalls import STALLED_AFTER_S
 from tests.system.chat import ask, ask_streaming
 from tests.system.fleet import Fleet
 from tests.system.rig import Box

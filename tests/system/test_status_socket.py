@@ -6,7 +6,7 @@ from typing import Final
 
 import pytest
 
-from appliance.domain.names import STATUS_SOCKET_UNIT
+from appliance.model.names import STATUS_SOCKET_UNIT
 from tests.system.fleet import Fleet
 from tests.system.rig import Box, Image
 
@@ -14,7 +14,7 @@ PYTHON: Final = "/opt/appliance/current/bin/python"
 FOLLOWER: Final = """
 import asyncio, json
 from pathlib import Path
-from appliance.protocol.status_stream import StatusFollower
+from appliance.wire.status_stream import StatusFollower
 
 
 async def follow():
@@ -29,8 +29,8 @@ asyncio.run(follow())
 """Prints the names that serve at each document, null when the connection is lost."""
 GPUS: Final = """
 import json
-from appliance.protocol.conversation.client import ask
-from appliance.protocol.status_socket import STATUS, GpuEvidenceRequest
+from appliance.wire.conversation.client import ask
+from appliance.wire.status_socket import STATUS, GpuEvidenceRequest
 
 print(json.dumps(ask(STATUS, "/run/appliance/status.sock", GpuEvidenceRequest()).details))
 """

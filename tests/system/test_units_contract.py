@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Final
 
-from appliance.domain.names import unit_of
+from appliance.model.names import unit_of
 from tests.contracts import units_contract
 from tests.system.fleet import Fleet
 from tests.system.rig import Box

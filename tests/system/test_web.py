@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import pytest
 
-from appliance.domain.operations import Phase
+from appliance.model.operations import Phase
 from appliance.web.open_addresses import ASK_EVERY_S
 from tests.system.fleet import Fleet
 from tests.system.intrusion import described, intrude, succeeded

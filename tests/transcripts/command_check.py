@@ -15,7 +15,7 @@ from typing import Final
 
 from appliance.cli.argument_parser import build_parser
 from appliance.cli.grammar import PROGRAM
-from appliance.domain.journal_events import JournalEvent, JournalField, event_name
+from appliance.model.journal_events import JournalEvent, JournalField, event_name
 
 ROOT: Final = Path(__file__).parents[2]
 _CHECKOUT: Final = ("docs/", "profiles/", "scripts/", "tests/", "units/")

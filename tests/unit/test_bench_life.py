@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from appliance.domain.alerts import AlertRule, Subject, SubjectKind, TransitionKind
+from appliance.model.alerts import AlertRule, Subject, SubjectKind, TransitionKind
 from tests.bench.life_box import LifeBox, Told
 from tests.bench.life_incidents import INCIDENT_RULES
 from tests.bench.life_month import Month, month

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from appliance.adapters.systemd.daemon import Readiness
 from appliance.daemon_main import ToldToEndError, daemon_tasks, run_daemon, until_told
-from appliance.domain.errors import SettingsError, StoreError, UnitError
-from appliance.settings_snapshot import SettingsSnapshot
+from appliance.model.errors import SettingsError, StoreError, UnitError
+from appliance.settings.snapshot import SettingsSnapshot
+from appliance.system.systemd.daemon import Readiness
 from tests.fakes.settings import make_snapshot
 
 

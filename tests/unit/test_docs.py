@@ -9,8 +9,9 @@ from typing import get_type_hints
 import pytest
 
 from appliance.cli.grammar import VERBS
-from appliance.domain.operations import Kind, Outcome, Phase, PhaseState
-from appliance.planning.status.document import (
+from appliance.model.operations import Kind, Outcome, Phase, PhaseState
+from appliance.settings.schema import Settings
+from appliance.status.document import (
     EngineRow,
     GatewayRow,
     HoldRow,
@@ -21,11 +22,10 @@ from appliance.planning.status.document import (
     TrafficRow,
     Verdict,
 )
-from appliance.protocol.control import Exit
-from appliance.protocol.control_events import AcceptedEvent, EndedEvent, PhaseEvent
-from appliance.protocol.control_requests import CONTROL
-from appliance.protocol.conversation.error_kinds import EXIT_STATUSES
-from appliance.settings import Settings
+from appliance.wire.control import Exit
+from appliance.wire.control_events import AcceptedEvent, EndedEvent, PhaseEvent
+from appliance.wire.control_requests import CONTROL
+from appliance.wire.conversation.error_kinds import EXIT_STATUSES
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"

@@ -3,8 +3,8 @@
 import re
 from pathlib import Path
 
-from appliance.settings import Settings
-from appliance.settings_gateway import GatewaySettings
+from appliance.settings.gateway import GatewaySettings
+from appliance.settings.schema import Settings
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text("utf-8")

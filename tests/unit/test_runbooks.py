@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from appliance.alerts.messages.rule_words import RULE_WORDS
 from appliance.cli.argument_parser import build_parser
-from appliance.domain.alerts import AlertRule
-from appliance.planning.alerting.messages.rule_words import RULE_WORDS
+from appliance.model.alerts import AlertRule
 
 PAGE = (Path(__file__).parents[2] / "docs" / "runbooks.md").read_text("utf-8")
 OURS = ("box-silent", "health-agent-dead")

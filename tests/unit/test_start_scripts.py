@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from appliance.domain.paths import BACKEND_SCRIPT, GATE_SCRIPT
-from appliance.planning.memory.peak import ObservedPeak, encoded
+from appliance.model.paths import BACKEND_SCRIPT, GATE_SCRIPT
+from appliance.switch.memory.peak import ObservedPeak, encoded
 from tests.programs import ROOT, free_port, run
 from tests.system.rig.host import mark_owned
 
@@ -70,13 +70,13 @@ def test_environment_and_directory_choose_no_import(
 
 
 OURS = {
-    *("", "adapters", "adapters.files", "adapters.files.regular", "adapters.kernel"),
-    *("adapters.kernel.processes", "adapters.kernel.text_files", "domain", "domain.names"),
-    *("domain.paths", "launch", "launch.admission", "launch.admission.leases"),
+    *("", "system", "system.files", "system.files.regular", "system.kernel"),
+    *("system.kernel.processes", "system.kernel.text_files", "model", "model.names"),
+    *("model.paths", "launch", "launch.admission", "launch.admission.leases"),
     *("launch.admission.obstacles", "launch.admission.port", "launch.admission.release"),
-    *("domain.json_reader", "domain.plain_text", "launch.gate", "launch.program"),
-    *("planning", "planning.memory", "planning.memory.fit", "planning.memory.gate_arguments"),
-    *("planning.memory.peak", "planning.memory.requirement", "protocol", "protocol.gate_verdict"),
+    *("model.json_reader", "model.plain_text", "launch.gate", "launch.program"),
+    *("switch", "switch.memory", "switch.memory.fit", "switch.memory.gate_arguments"),
+    *("switch.memory.peak", "switch.memory.requirement", "wire", "wire.gate_verdict"),
 }
 STANDARD = {
     *(

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from appliance.adapters.targets_file import parse_targets
-from appliance.domain import paths
-from appliance.domain.names import (
+from appliance.health.telling.agent_failure import AGAIN_IN
+from appliance.model import paths
+from appliance.model.names import (
     AUDIT_SOCKET_UNIT,
     CHECK_SOCKET_UNIT,
     HEALTH_SOCKET_UNIT,
@@ -24,10 +24,10 @@ from appliance.domain.names import (
     WEB_UNIT,
     WEB_USER,
 )
-from appliance.domain.targets import Targets
-from appliance.health.telling.agent_failure import AGAIN_IN
-from appliance.planning.units.daemon_drop_ins import KERNEL_SOCKET
-from appliance.planning.units.text import sections_of
+from appliance.model.targets import Targets
+from appliance.switch.units.daemon_drop_ins import KERNEL_SOCKET
+from appliance.switch.units.text import sections_of
+from appliance.system.targets_file import parse_targets
 
 UNITS = Path(__file__).parents[2] / "units"
 OURS = re.compile(r"/(?:etc|opt|run|var)/(?:[a-z]+/)?appliance[a-z/.-]*")

@@ -5,10 +5,10 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from appliance.cli.terminal import Terminal
-from appliance.domain.amounts import duration
-from appliance.planning.bench.load_plan import Stage, time_left_s
-from appliance.planning.bench.rates import mean_rate, request_tok_s
-from appliance.planning.bench.request_row import Part, RequestRow
+from appliance.model.amounts import duration
+from appliance.speed.bench.load_plan import Stage, time_left_s
+from appliance.speed.bench.rates import mean_rate, request_tok_s
+from appliance.speed.bench.request_row import Part, RequestRow
 
 _CLEAR = "\r\x1b[2K"
 LINE_S: Final = 30.0

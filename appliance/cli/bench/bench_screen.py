@@ -7,18 +7,18 @@ from typing import Final
 
 from appliance.cli.table import Column, fitted
 from appliance.cli.terminal import Style, Terminal
-from appliance.domain.profile import Applied
-from appliance.planning.bench.bench_report import (
+from appliance.model.profile import Applied
+from appliance.speed.bench.bench_report import (
     BenchOutcome,
     ComparedProfiles,
     ProfileResult,
     comparisons,
     profile_results,
 )
-from appliance.planning.bench.comparison import Winner
-from appliance.planning.bench.latencies import latencies_ms
-from appliance.planning.bench.rates import request_tok_s
-from appliance.planning.bench.request_row import Part, RequestRow
+from appliance.speed.bench.comparison import Winner
+from appliance.speed.bench.latencies import latencies_ms
+from appliance.speed.bench.rates import request_tok_s
+from appliance.speed.bench.request_row import Part, RequestRow
 
 _MOST_CACHED: Final = 0.05
 """Share of prompt tokens that may come from a cache; a chat template's beginning always does."""

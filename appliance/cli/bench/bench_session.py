@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Final
 
 from appliance import __version__
-from appliance.adapters.front_client import FrontClient
 from appliance.cli.bench.bench_progress import BenchProgress
 from appliance.cli.bench.block_evidence import BlockEvidence, watched_gpus
 from appliance.cli.bench.box_lease import BenchLease, bench_lease
@@ -23,12 +22,13 @@ from appliance.cli.failures import CliError
 from appliance.cli.operation_follower import OperationFollower
 from appliance.cli.paths import Places
 from appliance.cli.progress_lines import Progress
-from appliance.domain.profile import Applied
-from appliance.planning.bench.bench_report import BenchOutcome, Block
-from appliance.planning.bench.load_plan import Stage, Workload, stages
-from appliance.protocol.control import Exit
-from appliance.protocol.control_requests import CONTROL, SwitchRequest
-from appliance.protocol.conversation.client import Conversation
+from appliance.model.profile import Applied
+from appliance.speed.bench.bench_report import BenchOutcome, Block
+from appliance.speed.bench.load_plan import Stage, Workload, stages
+from appliance.system.front_client import FrontClient
+from appliance.wire.control import Exit
+from appliance.wire.control_requests import CONTROL, SwitchRequest
+from appliance.wire.conversation.client import Conversation
 
 _TICK_S: Final = 1.0
 _NO_LEASE: Final = "nothing keeps probes away, and real requests go unnoticed"

@@ -7,13 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from appliance.domain.errors import ApplianceError
-from appliance.domain.measurements import BoxGpus
-from appliance.domain.profile import Applied
-from appliance.protocol.conversation.async_client import open_conversation
-from appliance.protocol.conversation.codec import ResultEvent
-from appliance.protocol.status_socket import STATUS, GpuEvidenceRequest
-from appliance.protocol.typed_json import from_json
+from appliance.model.errors import ApplianceError
+from appliance.model.measurements import BoxGpus
+from appliance.model.profile import Applied
+from appliance.wire.conversation.async_client import open_conversation
+from appliance.wire.conversation.codec import ResultEvent
+from appliance.wire.status_socket import STATUS, GpuEvidenceRequest
+from appliance.wire.typed_json import from_json
 
 _EVERY_S: Final = 5.0
 _WITHIN_S: Final = 10.0

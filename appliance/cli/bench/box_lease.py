@@ -10,10 +10,10 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from appliance.domain.errors import UnreachableError
-from appliance.protocol.conversation.async_client import open_conversation
-from appliance.protocol.conversation.codec import ErrorEvent, RequestRefusedError
-from appliance.protocol.health_socket import (
+from appliance.model.errors import UnreachableError
+from appliance.wire.conversation.async_client import open_conversation
+from appliance.wire.conversation.codec import ErrorEvent, RequestRefusedError
+from appliance.wire.health_socket import (
     HEALTH,
     HealthEvent,
     LeasedEvent,
@@ -21,7 +21,7 @@ from appliance.protocol.health_socket import (
     LeaseRequest,
     LeaseTrafficEvent,
 )
-from appliance.protocol.lane import TOKEN_HEADER
+from appliance.wire.lane import TOKEN_HEADER
 
 _LEASED_WITHIN_S: Final = 330.0
 """Time for the lease: an exclusive one waits for the requests in flight, as long as clients may wait."""

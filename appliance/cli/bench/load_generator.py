@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from http import HTTPStatus
 from typing import Final
 
-from appliance.adapters.front_client import FrontClient
-from appliance.domain.profile import Applied
-from appliance.planning.bench.load_plan import FEWEST_TOKENS, Stage, stage_prompt, stage_request
-from appliance.planning.bench.request_row import Part, RequestLabel, RequestRow, ResponseObserver
+from appliance.model.profile import Applied
+from appliance.speed.bench.load_plan import FEWEST_TOKENS, Stage, stage_prompt, stage_request
+from appliance.speed.bench.request_row import Part, RequestLabel, RequestRow, ResponseObserver
+from appliance.system.front_client import FrontClient
 
 _TIMEOUT_S: Final = 3600.0
 """Time for one response: 8192 tokens at the rate of a slow processor."""

@@ -22,17 +22,17 @@ from collections import deque
 
 from appliance.cli.cells import harmless, printable
 from appliance.cli.live.live_view import LiveView, OperationProgress
-from appliance.domain.errors import ApplianceError, PermissionDeniedError, UnreachableError
-from appliance.domain.plain_text import JournalLines
+from appliance.model.errors import ApplianceError, PermissionDeniedError, UnreachableError
+from appliance.model.plain_text import JournalLines
 from appliance.presentation.health_sections import (
     alert_section,
     speed_section,
     with_alerts,
     without_speeds,
 )
-from appliance.protocol.alert_requests import AlertEvent
-from appliance.protocol.control_events import AcceptedEvent, EndedEvent, PhaseEvent, StatusEvent
-from appliance.protocol.control_requests import (
+from appliance.wire.alert_requests import AlertEvent
+from appliance.wire.control_events import AcceptedEvent, EndedEvent, PhaseEvent, StatusEvent
+from appliance.wire.control_requests import (
     CONTROL,
     AttachRequest,
     GpuStateRequest,
@@ -40,15 +40,15 @@ from appliance.protocol.control_requests import (
     SwitchRequest,
     WatchStatusRequest,
 )
-from appliance.protocol.conversation.client import Conversation
-from appliance.protocol.conversation.codec import ErrorEvent, HelloEvent, ResultEvent
-from appliance.protocol.health_socket import (
+from appliance.wire.conversation.client import Conversation
+from appliance.wire.conversation.codec import ErrorEvent, HelloEvent, ResultEvent
+from appliance.wire.health_socket import (
     HEALTH,
     MeasuredEvent,
     MeasurementEventsRequest,
     SpeedsRequest,
 )
-from appliance.protocol.json_values import number_in, object_in, objects_in, text_in, whole_in
+from appliance.wire.json_values import number_in, object_in, objects_in, text_in, whole_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -57,8 +57,8 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
     from appliance.cli.paths import Places
-    from appliance.planning.status.document import AlertSection, StatusDocument
-    from appliance.protocol.json_values import Json
+    from appliance.status.document import AlertSection, StatusDocument
+    from appliance.wire.json_values import Json
 
 _RETRY_S: Final = 1.0
 _POLL_S: Final = 2.0

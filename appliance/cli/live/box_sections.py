@@ -11,16 +11,8 @@ from appliance.cli.event_lines import alert_event_line, event_line
 from appliance.cli.progress_lines import phase_line
 from appliance.cli.status_screens import STATE_STYLES
 from appliance.cli.terminal import Style
-from appliance.domain.amounts import age, duration, size_of_total
-from appliance.domain.record import Record
-from appliance.planning.status.speed_row import (
-    DECODE,
-    SpeedRow,
-    band_text,
-    rate_text,
-    sparkline,
-    speed_row,
-)
+from appliance.model.amounts import age, duration, size_of_total
+from appliance.model.record import Record
 from appliance.presentation.alert_texts import (
     alert_glyph,
     alert_severity,
@@ -40,8 +32,16 @@ from appliance.presentation.box_texts import (
     progress_text,
     run_lines,
 )
-from appliance.protocol.alert_requests import AlertEvent
-from appliance.protocol.json_values import Json, number_in, object_in, objects_in, text_in, texts_in
+from appliance.status.speed_row import (
+    DECODE,
+    SpeedRow,
+    band_text,
+    rate_text,
+    sparkline,
+    speed_row,
+)
+from appliance.wire.alert_requests import AlertEvent
+from appliance.wire.json_values import Json, number_in, object_in, objects_in, text_in, texts_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -50,8 +50,8 @@ if TYPE_CHECKING:
 
     from appliance.cli.live.live_view import LiveView, OperationProgress
     from appliance.cli.terminal import Terminal
-    from appliance.planning.status.document import ProfileRow, StatusDocument
-    from appliance.protocol.health_socket import MeasuredEvent
+    from appliance.status.document import ProfileRow, StatusDocument
+    from appliance.wire.health_socket import MeasuredEvent
 
 NARROW: Final = 60
 """Columns below which a row has the most important figures only."""

@@ -23,7 +23,7 @@ import termios
 
 from appliance.cli.live.keyboard import KeyDecoder
 from appliance.cli.live.line_diff import ScreenLines
-from appliance.domain.record import Record
+from appliance.model.record import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from appliance.domain.record import Record
+from appliance.model.record import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from appliance.planning.status.document import StatusDocument
-    from appliance.protocol.alert_requests import AlertEvent
-    from appliance.protocol.control_events import AcceptedEvent, PhaseEvent
-    from appliance.protocol.conversation.codec import ResultEvent
-    from appliance.protocol.health_socket import MeasuredEvent
-    from appliance.protocol.json_values import Json
+    from appliance.status.document import StatusDocument
+    from appliance.wire.alert_requests import AlertEvent
+    from appliance.wire.control_events import AcceptedEvent, PhaseEvent
+    from appliance.wire.conversation.codec import ResultEvent
+    from appliance.wire.health_socket import MeasuredEvent
+    from appliance.wire.json_values import Json
 
 
 class OperationProgress(Record):
@@ -41,7 +41,7 @@ class LiveView(Record):
     """Reason why it is not heard, and what to do; empty: it is."""
     operation: OperationProgress | None = None
     gpus: Sequence[Json] = ()
-    """Health and evidence of each GPU (`appliance.domain.measurements.BoxGpus`), joined by index."""
+    """Health and evidence of each GPU (`appliance.model.measurements.BoxGpus`), joined by index."""
     events: Sequence[MeasuredEvent | AlertEvent] = ()
     """Last events, oldest first."""
     log: Sequence[str] = ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import select
 import time
 
-from appliance.planning.status.document_changes import without_ages
+from appliance.status.document_changes import without_ages
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from appliance.cli.live.box_feed import BoxFeed
     from appliance.cli.live.full_screen import FullScreen
-    from appliance.planning.status.document import StatusDocument
+    from appliance.status.document import StatusDocument
 
     Draw = Callable[[], Sequence[str]]
     Press = Callable[[str], bool]

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from appliance.cli.paths import Places
     from appliance.cli.terminal import Terminal
-    from appliance.domain.errors import ApplianceError
-    from appliance.planning.status.document import StatusDocument
+    from appliance.model.errors import ApplianceError
+    from appliance.status.document import StatusDocument
 
     Show = Callable[[StatusDocument, Terminal], None]
 

@@ -20,7 +20,7 @@ any other  escape, enter                   back to the box
 from __future__ import annotations
 
 from appliance.cli.live.keyboard import DOWN, ENTER, ESCAPE, PAGE_DOWN, PAGE_UP, UP
-from appliance.domain.record import Record
+from appliance.model.record import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

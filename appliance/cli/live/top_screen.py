@@ -18,8 +18,8 @@ from appliance.cli.live.top_controls import TopState, selected
 from appliance.cli.operation_screen import plan_lines
 from appliance.cli.status_screens import show_one
 from appliance.cli.terminal import Style
-from appliance.domain.amounts import age
-from appliance.domain.record import Record
+from appliance.model.amounts import age
+from appliance.model.record import Record
 from appliance.presentation.alert_texts import delivery_line
 from appliance.presentation.box_texts import gateway_lines, header, traffic_text, unread_lines
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from appliance.cli.live.live_view import LiveView
     from appliance.cli.terminal import Terminal
-    from appliance.planning.status.document import ProfileRow, StatusDocument
+    from appliance.status.document import ProfileRow, StatusDocument
 
 _KEYS: Final = "q quit  s switch  l log  enter details  arrows select  p pause  h help"
 _FEW_KEYS: Final = "q quit  s switch  l log  h help"

@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from typing import Literal, TypedDict
 
-from appliance.domain.measurements import GpuEvidence
-from appliance.planning.bench.comparison import Winner
-from appliance.planning.bench.load_plan import Workload
-from appliance.planning.bench.rates import ReachedConcurrency
-from appliance.planning.bench.request_row import RequestRow
+from appliance.model.measurements import GpuEvidence
+from appliance.speed.bench.comparison import Winner
+from appliance.speed.bench.load_plan import Workload
+from appliance.speed.bench.rates import ReachedConcurrency
+from appliance.speed.bench.request_row import RequestRow
 
 
 class Latencies(TypedDict):

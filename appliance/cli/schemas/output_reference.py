@@ -15,17 +15,17 @@ from typing import Any, Final
 from appliance.cli.schemas import output_types as types
 from appliance.cli.schemas.bench_types import BenchDocument, EmptyBenchDocument
 from appliance.cli.schemas.schema_compatibility import breaking_changes
-from appliance.domain.json_reader import decode_json
-from appliance.domain.measurements import Probe
-from appliance.domain.record import Record
-from appliance.planning.speeds import BaselineReport
-from appliance.planning.status.document import OperationsSection, ProfileRow, StatusDocument
-from appliance.protocol.alert_requests import AlertEvent
-from appliance.protocol.control_events import AcceptedEvent, EndedEvent, PhaseEvent, TicketEvent
-from appliance.protocol.conversation.codec import ResultEvent
-from appliance.protocol.health_socket import MeasuredEvent, ProbedEvent, ProbeProgressEvent
-from appliance.protocol.json_schemas import DEFINITIONS, REFERENCE, Schema, SchemaDeriver
-from appliance.settings import Settings
+from appliance.model.json_reader import decode_json
+from appliance.model.measurements import Probe
+from appliance.model.record import Record
+from appliance.settings.schema import Settings
+from appliance.speed.speeds import BaselineReport
+from appliance.status.document import OperationsSection, ProfileRow, StatusDocument
+from appliance.wire.alert_requests import AlertEvent
+from appliance.wire.control_events import AcceptedEvent, EndedEvent, PhaseEvent, TicketEvent
+from appliance.wire.conversation.codec import ResultEvent
+from appliance.wire.health_socket import MeasuredEvent, ProbedEvent, ProbeProgressEvent
+from appliance.wire.json_schemas import DEFINITIONS, REFERENCE, Schema, SchemaDeriver
 
 _DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 _REPORTS: Final[dict[str, type[Record]]] = {

@@ -3,10 +3,13 @@
 from collections.abc import Mapping
 from typing import Final, Literal, NotRequired, TypedDict
 
-from appliance.domain.alerts import Severity
-from appliance.domain.claims import Claim
-from appliance.domain.measurements import MeasurementEvent
-from appliance.domain.profile import (
+from appliance.alerts.book.alert_report import AlertRow, DeliveryReport
+from appliance.alerts.book.alert_state import PlannedWindow, Silence
+from appliance.alerts.sending.outbox_rows import OutboxRow
+from appliance.model.alerts import Severity
+from appliance.model.claims import Claim
+from appliance.model.measurements import MeasurementEvent
+from appliance.model.profile import (
     Abilities,
     Applied,
     Deadlines,
@@ -15,25 +18,22 @@ from appliance.domain.profile import (
     Handling,
     Need,
 )
-from appliance.planning.alerting.book.alert_report import AlertRow, DeliveryReport
-from appliance.planning.alerting.book.alert_state import PlannedWindow, Silence
-from appliance.planning.alerting.sending.outbox_rows import OutboxRow
-from appliance.planning.importing.server_command import DispositionKind, PartKind
-from appliance.planning.need_parts import EstimateRow
-from appliance.planning.speeds import (
+from appliance.profiles.foreign.server_command import DispositionKind, PartKind
+from appliance.speed.speeds import (
     BaselineReport,
     PromptBaseline,
     SeriesBaseline,
     SeriesSpeed,
     SpeedReport,
 )
-from appliance.planning.status.document import (
+from appliance.status.document import (
     AlertSection,
     NeedRow,
     ProfileRow,
     VerificationRow,
 )
-from appliance.protocol.alert_requests import AlertEvent
+from appliance.switch.need_parts import EstimateRow
+from appliance.wire.alert_requests import AlertEvent
 
 
 class ProfileStatus(ProfileRow):

@@ -7,7 +7,7 @@ become one that may be missing; a value may not have another type, nor be null w
 from collections.abc import Iterator
 from typing import Any
 
-from appliance.protocol.json_schemas import DEFINITIONS, REFERENCE, Schema
+from appliance.wire.json_schemas import DEFINITIONS, REFERENCE, Schema
 
 
 def breaking_changes(before: Schema, after: Schema) -> list[str]:

@@ -20,7 +20,7 @@ from appliance.presentation.alert_texts import (
     subject_name,
     window_text,
 )
-from appliance.protocol.alert_requests import (
+from appliance.wire.alert_requests import (
     SILENCE_S,
     AckRequest,
     AlertEvent,
@@ -32,10 +32,10 @@ from appliance.protocol.alert_requests import (
     TestAlertRequest,
     UnsilenceRequest,
 )
-from appliance.protocol.control import Exit
-from appliance.protocol.conversation.codec import ResultEvent
-from appliance.protocol.health_socket import HEALTH
-from appliance.protocol.json_values import (
+from appliance.wire.control import Exit
+from appliance.wire.conversation.codec import ResultEvent
+from appliance.wire.health_socket import HEALTH
+from appliance.wire.json_values import (
     Json,
     encode_json,
     number_in,

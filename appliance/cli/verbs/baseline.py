@@ -7,13 +7,13 @@ from appliance.cli.baseline_lines import accept_text, level_text, show_baselines
 from appliance.cli.failures import CliError
 from appliance.cli.health_questions import details_of, measured_profile, result_of
 from appliance.cli.terminal import Streams
-from appliance.protocol.control import Exit
-from appliance.protocol.health_socket import (
+from appliance.wire.control import Exit
+from appliance.wire.health_socket import (
     AcceptBaselineRequest,
     BaselineRequest,
     ResetBaselineRequest,
 )
-from appliance.protocol.json_values import Json, objects_in, text_in
+from appliance.wire.json_values import Json, objects_in, text_in
 
 
 def run(arguments: Arguments, streams: Streams) -> int:

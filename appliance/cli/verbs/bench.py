@@ -7,8 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from appliance.adapters.applied.gateway_file import recover_configuration
-from appliance.adapters.front_client import FrontClient
 from appliance.cli.arguments import Arguments
 from appliance.cli.bench.bench_plot import plot_bench
 from appliance.cli.bench.bench_progress import BenchProgress
@@ -21,18 +19,20 @@ from appliance.cli.paths import Places
 from appliance.cli.plot import new_chart
 from appliance.cli.progress_lines import progress_for
 from appliance.cli.terminal import Streams, Terminal
-from appliance.domain.errors import ApplianceError, BackendError
-from appliance.domain.gateway import is_loopback
-from appliance.domain.profile import Applied
-from appliance.planning.bench.bench_report import BenchOutcome, bench_document, bench_summary
-from appliance.planning.bench.comparison import turns
-from appliance.planning.bench.load_plan import Workload, swarm_levels
-from appliance.planning.bench.result_documents import Document
-from appliance.planning.text_request import text_request
-from appliance.planning.wording import joined
-from appliance.protocol.control import Exit
-from appliance.protocol.conversation.client import ask
-from appliance.protocol.health_socket import HEALTH, AcceptBaselineRequest, StoreBenchRequest
+from appliance.model.errors import ApplianceError, BackendError
+from appliance.model.gateway import is_loopback
+from appliance.model.profile import Applied
+from appliance.model.text_request import text_request
+from appliance.model.wording import joined
+from appliance.speed.bench.bench_report import BenchOutcome, bench_document, bench_summary
+from appliance.speed.bench.comparison import turns
+from appliance.speed.bench.load_plan import Workload, swarm_levels
+from appliance.speed.bench.result_documents import Document
+from appliance.system.applied.gateway_file import recover_configuration
+from appliance.system.front_client import FrontClient
+from appliance.wire.control import Exit
+from appliance.wire.conversation.client import ask
+from appliance.wire.health_socket import HEALTH, AcceptBaselineRequest, StoreBenchRequest
 
 KEY_VARIABLE: Final = "APPLIANCE_KEY"
 """Variable with the inference key, for gateways that want one on this machine, too."""

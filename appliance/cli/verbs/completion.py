@@ -7,15 +7,15 @@ from typing import Final
 
 from argcomplete.shell_integration import shellcode
 
-from appliance.adapters.commitment import FileCommitment
 from appliance.cli.arguments import Arguments
 from appliance.cli.catalogue import catalogue_of
 from appliance.cli.grammar import PROGRAM
 from appliance.cli.paths import find_places, watch_names
 from appliance.cli.terminal import Streams
-from appliance.domain.errors import ApplianceError
-from appliance.domain.paths import COMMAND_SCRIPT, PREFIX
-from appliance.protocol.control import Exit
+from appliance.model.errors import ApplianceError
+from appliance.model.paths import COMMAND_SCRIPT, PREFIX
+from appliance.system.commitment import FileCommitment
+from appliance.wire.control import Exit
 
 _OF_WATCHES: Final = frozenset({"mark", "alerts", "events", "window"})
 """Verbs whose names may also be those of ``[[watch]]`` entries."""
@@ -53,6 +53,6 @@ def profile_names(prefix: str, *, parsed_args: object = None, **_: object) -> It
 def examples(prefix: str, **_: object) -> Iterable[str]:
     """Return the examples that begin with `prefix`."""
     # Imported late: names of profiles, which are completed more often, need none of it.
-    from appliance.adapters.profile_files.example_library import example_names  # noqa: PLC0415
+    from appliance.system.profile_files.example_library import example_names  # noqa: PLC0415
 
     return tuple(name for name in example_names() if name.startswith(prefix))

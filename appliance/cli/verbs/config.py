@@ -7,8 +7,8 @@ from pathlib import Path
 from appliance.cli.arguments import Arguments
 from appliance.cli.paths import settings_path
 from appliance.cli.terminal import Streams
-from appliance.protocol.control import Exit
-from appliance.settings import as_table, load_settings
+from appliance.settings.schema import as_table, load_settings
+from appliance.wire.control import Exit
 
 
 def run(arguments: Arguments, streams: Streams) -> int:

@@ -17,21 +17,21 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from appliance.adapters.files.durable import read_regular, write_file
-from appliance.adapters.profile_files.editing import migrated
-from appliance.adapters.profile_files.loading import SUFFIX
-from appliance.adapters.systemd.systemctl import Systemctl
 from appliance.cli.apply_screen import apply_profiles
 from appliance.cli.arguments import Arguments
 from appliance.cli.failures import CliError, need_root
 from appliance.cli.terminal import Streams, Style, Terminal
-from appliance.domain.errors import UnknownProfileError
-from appliance.domain.names import is_profile_name
 from appliance.install.apply import ApplyOptions
 from appliance.install.profile_specs import layout_of, load_specs, renderable
-from appliance.planning.wording import no_such_profile
-from appliance.protocol.control import Exit
-from appliance.settings import Settings, load_settings
+from appliance.model.errors import UnknownProfileError
+from appliance.model.names import is_profile_name
+from appliance.model.wording import no_such_profile
+from appliance.settings.schema import Settings, load_settings
+from appliance.system.files.durable import read_regular, write_file
+from appliance.system.profile_files.editing import migrated
+from appliance.system.profile_files.loading import SUFFIX
+from appliance.system.systemd.systemctl import Systemctl
+from appliance.wire.control import Exit
 
 _EDITORS: Final = ("sensible-editor", "editor", "nano", "vi")
 _COLOURS: Final = {"+": Style.GREEN, "-": Style.RED, "@": Style.DIM}

@@ -8,11 +8,11 @@ from appliance.cli.arguments import Arguments
 from appliance.cli.event_lines import alert_event_line, event_line
 from appliance.cli.health_questions import talk
 from appliance.cli.terminal import Streams
-from appliance.domain.errors import UnreachableError
-from appliance.protocol.alert_requests import MOST_RECORDS, AlertEvent
-from appliance.protocol.control import Exit
-from appliance.protocol.conversation.codec import ErrorEvent, RequestRefusedError
-from appliance.protocol.health_socket import MeasuredEvent, MeasurementEventsRequest
+from appliance.model.errors import UnreachableError
+from appliance.wire.alert_requests import MOST_RECORDS, AlertEvent
+from appliance.wire.control import Exit
+from appliance.wire.conversation.codec import ErrorEvent, RequestRefusedError
+from appliance.wire.health_socket import MeasuredEvent, MeasurementEventsRequest
 
 _LAST: Final = 20
 _PAUSE_S: Final = 1.0

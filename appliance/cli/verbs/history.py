@@ -8,12 +8,12 @@ from appliance.cli.failures import CliError
 from appliance.cli.health_questions import details_of, measured_profile
 from appliance.cli.history_screen import show_history
 from appliance.cli.terminal import Streams, Terminal
-from appliance.planning.history import RateSummary
-from appliance.planning.history_calendar import span_of, unit_for
 from appliance.presentation.clock_times import utc_second
 from appliance.presentation.speed_history import History, history_in
-from appliance.protocol.control import Exit
-from appliance.protocol.health_socket import HistoryRequest
+from appliance.status.history import RateSummary
+from appliance.status.history_calendar import span_of, unit_for
+from appliance.wire.control import Exit
+from appliance.wire.health_socket import HistoryRequest
 
 _DEFAULT_S: Final = 7 * 86400.0
 _COLUMNS: Final = ("time", "series", *RateSummary._fields)

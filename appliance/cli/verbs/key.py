@@ -5,8 +5,8 @@ from typing import Final
 from appliance.cli.arguments import Arguments
 from appliance.cli.credential_questions import CredentialVerb, day
 from appliance.cli.terminal import Streams
-from appliance.protocol.control_requests import AddKeyRequest, ListKeysRequest, RemoveKeyRequest
-from appliance.protocol.json_values import Json, number_in, text_in, texts_in
+from appliance.wire.control_requests import AddKeyRequest, ListKeysRequest, RemoveKeyRequest
+from appliance.wire.json_values import Json, number_in, text_in, texts_in
 
 
 def run(arguments: Arguments, streams: Streams) -> int:

@@ -6,13 +6,13 @@ from appliance.cli.arguments import Arguments
 from appliance.cli.box import places_of, read_status
 from appliance.cli.status_screens import show_list
 from appliance.cli.terminal import Streams, Terminal
-from appliance.protocol.control import Exit
+from appliance.wire.control import Exit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from appliance.planning.status.document import ProfileRow, StatusDocument
+    from appliance.status.document import ProfileRow, StatusDocument
 
 
 def run(arguments: Arguments, streams: Streams) -> int:

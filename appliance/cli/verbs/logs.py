@@ -16,11 +16,11 @@ from appliance.cli.box import places_of
 from appliance.cli.catalogue import applied_of
 from appliance.cli.failures import CliError
 from appliance.cli.terminal import Streams, Terminal, json_text
-from appliance.domain.json_reader import decode_json
-from appliance.domain.names import SUPERVISOR_UNIT, unit_of
-from appliance.domain.plain_text import JournalLines
-from appliance.domain.quantities import duration_s
-from appliance.protocol.control import Exit
+from appliance.model.json_reader import decode_json
+from appliance.model.names import SUPERVISOR_UNIT, unit_of
+from appliance.model.plain_text import JournalLines
+from appliance.model.quantities import duration_s
+from appliance.wire.control import Exit
 
 MOST_LINE_BYTES = 65_536
 """Longest line that is shown whole; journald cuts those of engines at 48 KiB (LineMax=)."""

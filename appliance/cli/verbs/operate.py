@@ -6,10 +6,10 @@ from appliance.cli.arguments import Arguments
 from appliance.cli.box import places_of
 from appliance.cli.paths import Places, watch_names
 from appliance.cli.terminal import Streams
-from appliance.domain.errors import StoreError, UnreachableError
-from appliance.domain.names import HOLD_UNIT, unit_of
-from appliance.protocol.control import Exit
-from appliance.protocol.control_requests import (
+from appliance.model.errors import StoreError, UnreachableError
+from appliance.model.names import HOLD_UNIT, unit_of
+from appliance.wire.control import Exit
+from appliance.wire.control_requests import (
     CONTROL,
     CancelRequest,
     ControlRequest,
@@ -21,7 +21,7 @@ from appliance.protocol.control_requests import (
     SwitchRequest,
     UncommitRequest,
 )
-from appliance.protocol.conversation.client import Conversation
+from appliance.wire.conversation.client import Conversation
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -7,14 +7,14 @@ from appliance.cli.arguments import Arguments
 from appliance.cli.box import places_of
 from appliance.cli.catalogue import applied_of
 from appliance.cli.terminal import Streams, Style, Terminal
-from appliance.domain.amounts import duration
-from appliance.planning.wording import requester_name
+from appliance.model.amounts import duration
+from appliance.model.wording import requester_name
 from appliance.presentation.box_texts import PHASE_LABELS, operation_text
 from appliance.presentation.clock_times import local_minute
-from appliance.protocol.control import Exit
-from appliance.protocol.control_requests import CONTROL
-from appliance.protocol.conversation.client import ask
-from appliance.protocol.json_values import (
+from appliance.wire.control import Exit
+from appliance.wire.control_requests import CONTROL
+from appliance.wire.conversation.client import ask
+from appliance.wire.json_values import (
     Json,
     number_in,
     numbers_in,
@@ -23,7 +23,7 @@ from appliance.protocol.json_values import (
     text_in,
     texts_in,
 )
-from appliance.protocol.operation_requests import MOST_OPERATIONS, OperationsRequest
+from appliance.wire.operation_requests import MOST_OPERATIONS, OperationsRequest
 
 _LAST: Final = 20
 _ROLL_BACK: Final = "roll-back "

@@ -6,9 +6,9 @@ from appliance.cli.arguments import Arguments
 from appliance.cli.health_questions import talk
 from appliance.cli.probe_lines import ProbeLines, outcome_line
 from appliance.cli.terminal import Streams
-from appliance.protocol.control import Exit
-from appliance.protocol.conversation.codec import ErrorEvent, RequestRefusedError
-from appliance.protocol.health_socket import ProbedEvent, ProbeNowRequest, ProbeProgressEvent
+from appliance.wire.control import Exit
+from appliance.wire.conversation.codec import ErrorEvent, RequestRefusedError
+from appliance.wire.health_socket import ProbedEvent, ProbeNowRequest, ProbeProgressEvent
 
 _VALID = "valid"
 

@@ -6,11 +6,11 @@ from dataclasses import replace
 from appliance.cli.arguments import Arguments
 from appliance.cli.checked_profiles import Checked, ProfileCheck, check_profiles
 from appliance.cli.terminal import Streams
-from appliance.domain.names import unit_of
 from appliance.install.profile_linting import trap_warnings, unasked_options
 from appliance.install.start_warnings import start_warnings
-from appliance.planning.units.backend_unit import render
-from appliance.protocol.control import Exit
+from appliance.model.names import unit_of
+from appliance.switch.units.backend_unit import render
+from appliance.wire.control import Exit
 
 
 def run(arguments: Arguments, streams: Streams) -> int:

@@ -11,29 +11,29 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from appliance.adapters.kernel.port_holder import port_holder
-from appliance.adapters.profile_files.draft_files import DraftFile, checked_file, ledger_line
-from appliance.adapters.profile_files.loading import SUFFIX
-from appliance.adapters.systemd.systemctl import Systemctl
-from appliance.adapters.systemd.unit_files import lacks_file, unit_file_text
-from appliance.adapters.toml.file import MAX_BYTES, FaultyFileError, decoded_text, read_content
-from appliance.adapters.yaml_documents import YamlFaultError, read_yaml
 from appliance.cli.arguments import Arguments
 from appliance.cli.failures import CliError
 from appliance.cli.new_profiles import host_facts, written
 from appliance.cli.terminal import Streams, Terminal
-from appliance.planning.importing.old_server import (
+from appliance.model.wording import printable
+from appliance.profiles.foreign.old_server import (
     OldServer,
     old_server_warnings,
     port_of,
     program_of,
 )
-from appliance.planning.importing.profile_draft import HostFacts
-from appliance.planning.importing.server_command import DispositionKind, ImportFaultError, PartKind
-from appliance.planning.importing.sources import ImportSource, drafts_of
-from appliance.planning.wording import printable
-from appliance.protocol.control import Exit
-from appliance.settings import load_settings
+from appliance.profiles.foreign.profile_draft import HostFacts
+from appliance.profiles.foreign.server_command import DispositionKind, ImportFaultError, PartKind
+from appliance.profiles.foreign.sources import ImportSource, drafts_of
+from appliance.settings.schema import load_settings
+from appliance.system.kernel.port_holder import port_holder
+from appliance.system.profile_files.draft_files import DraftFile, checked_file, ledger_line
+from appliance.system.profile_files.loading import SUFFIX
+from appliance.system.systemd.systemctl import Systemctl
+from appliance.system.systemd.unit_files import lacks_file, unit_file_text
+from appliance.system.toml.file import MAX_BYTES, FaultyFileError, decoded_text, read_content
+from appliance.system.yaml_documents import YamlFaultError, read_yaml
+from appliance.wire.control import Exit
 
 _STDIN: Final = "-"
 _UNIT: Final = ".service"

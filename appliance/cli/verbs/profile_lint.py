@@ -5,16 +5,16 @@ from collections.abc import Iterator, Sequence
 from appliance.cli.arguments import Arguments
 from appliance.cli.checked_profiles import Checked, check_profiles
 from appliance.cli.terminal import Streams, Style, Terminal
-from appliance.domain.gpu_hardware import GpuHardware
 from appliance.install.profile_linting import LintReport, lint_profiles
-from appliance.planning.linting.lint import (
+from appliance.model.gpu_hardware import GpuHardware
+from appliance.model.wording import joined
+from appliance.profiles.linting.lint import (
     Lint,
     SprungTrap,
     known_version,
     unchecked_sentence,
 )
-from appliance.planning.wording import joined
-from appliance.protocol.control import Exit
+from appliance.wire.control import Exit
 
 
 def run(arguments: Arguments, streams: Streams) -> int:

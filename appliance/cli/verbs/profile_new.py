@@ -8,21 +8,21 @@ import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from appliance.adapters.profile_files.example_library import example_names, example_text
-from appliance.adapters.profile_files.instantiating import change_of
-from appliance.adapters.profile_files.loading import NAME_RULE
-from appliance.adapters.toml.file import parse_document
 from appliance.cli.arguments import Arguments
 from appliance.cli.failures import CliError, need_root
 from appliance.cli.new_profiles import host_facts, path_in, refuse_existing, written
 from appliance.cli.profile_making import MadeProfile, NewProfileRequest, ProfileMaking
 from appliance.cli.table import Column, fitted
 from appliance.cli.terminal import Streams
-from appliance.domain.names import is_profile_name
-from appliance.planning.proposing.example_changes import KeyChange
-from appliance.planning.wording import short
-from appliance.protocol.control import Exit
-from appliance.settings import load_settings
+from appliance.model.names import is_profile_name
+from appliance.model.wording import short
+from appliance.profiles.proposing.example_changes import KeyChange
+from appliance.settings.schema import load_settings
+from appliance.system.profile_files.example_library import example_names, example_text
+from appliance.system.profile_files.instantiating import change_of
+from appliance.system.profile_files.loading import NAME_RULE
+from appliance.system.toml.file import parse_document
+from appliance.wire.control import Exit
 
 
 def run(arguments: Arguments, streams: Streams) -> int:

@@ -2,15 +2,15 @@
 
 import os
 
-from appliance.adapters.files.durable import remove_files
 from appliance.cli.arguments import Arguments
 from appliance.cli.box import places_of, read_status
 from appliance.cli.failures import CliError, need_root
 from appliance.cli.terminal import Streams
 from appliance.cli.verbs.edit import profile_path
-from appliance.planning.status.profile_verdict import removal_refusal
-from appliance.protocol.control import Exit
-from appliance.settings import load_settings
+from appliance.settings.schema import load_settings
+from appliance.status.profile_verdict import removal_refusal
+from appliance.system.files.durable import remove_files
+from appliance.wire.control import Exit
 
 
 def run(arguments: Arguments, streams: Streams) -> int:

@@ -13,12 +13,12 @@ from appliance.cli.operation_follower import OperationFollower
 from appliance.cli.progress_lines import FRAME_S, progress_for
 from appliance.cli.run_caller import SOCKET, HungUp, Launched, check_program, passing_on
 from appliance.cli.terminal import Streams, Terminal
-from appliance.domain.errors import UnreachableError
-from appliance.protocol.control import Exit
-from appliance.protocol.control_events import PhaseEvent
-from appliance.protocol.control_requests import CONTROL, CancelRequest, RunRequest
-from appliance.protocol.conversation.client import Conversation
-from appliance.protocol.json_values import number_in, text_in
+from appliance.model.errors import UnreachableError
+from appliance.wire.control import Exit
+from appliance.wire.control_events import PhaseEvent
+from appliance.wire.control_requests import CONTROL, CancelRequest, RunRequest
+from appliance.wire.conversation.client import Conversation
+from appliance.wire.json_values import number_in, text_in
 
 _KNOCK_S: Final = 0.02
 """Pause between two attempts to connect to the launcher."""

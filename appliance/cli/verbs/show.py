@@ -5,9 +5,6 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
-from appliance.adapters.applied.manifest import manifest_entry
-from appliance.adapters.files.regular import read_small_file
-from appliance.adapters.launch_files import read_peak
 from appliance.cli.arguments import Arguments
 from appliance.cli.baseline_lines import show_baselines
 from appliance.cli.box import places_of, read_status, row_of
@@ -18,18 +15,21 @@ from appliance.cli.need_lines import need_lines
 from appliance.cli.paths import Places
 from appliance.cli.status_screens import show_one
 from appliance.cli.terminal import Streams, Terminal
-from appliance.domain.amounts import duration, size
-from appliance.domain.memory import DeviceMemory, Quality
-from appliance.domain.names import unit_of
-from appliance.domain.paths import NEEDS
-from appliance.domain.profile import Applied
-from appliance.planning.need import BoxNeed, need_row, resolve
-from appliance.planning.need_parts import estimate_row
-from appliance.planning.status.document import BuildRow, StatusDocument
+from appliance.model.amounts import duration, size
+from appliance.model.memory import DeviceMemory, Quality
+from appliance.model.names import unit_of
+from appliance.model.paths import NEEDS
+from appliance.model.profile import Applied
 from appliance.presentation.clock_times import local_minute
-from appliance.protocol.control import Exit
-from appliance.protocol.health_socket import BaselineRequest
-from appliance.protocol.json_values import Json, number_in, objects_in, text_in
+from appliance.status.document import BuildRow, StatusDocument
+from appliance.switch.need import BoxNeed, need_row, resolve
+from appliance.switch.need_parts import estimate_row
+from appliance.system.applied.manifest import manifest_entry
+from appliance.system.files.regular import read_small_file
+from appliance.system.launch_files import read_peak
+from appliance.wire.control import Exit
+from appliance.wire.health_socket import BaselineRequest
+from appliance.wire.json_values import Json, number_in, objects_in, text_in
 
 _MOST_BYTES: Final = 1 << 20
 """Largest unit or profile in bytes."""

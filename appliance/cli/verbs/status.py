@@ -10,14 +10,14 @@ from appliance.cli.failures import CliError
 from appliance.cli.speed_question import SpeedQuestion
 from appliance.cli.status_screens import show_one, show_status
 from appliance.cli.terminal import Streams, Terminal
-from appliance.planning.status.profile_verdict import profile_exit
 from appliance.presentation.alert_texts import alerts_of
 from appliance.presentation.health_sections import with_alerts
-from appliance.protocol.control import Exit
+from appliance.status.profile_verdict import profile_exit
+from appliance.wire.control import Exit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from appliance.planning.status.document import StatusDocument
+    from appliance.status.document import StatusDocument
 
 
 def run(arguments: Arguments, streams: Streams) -> int:

@@ -11,16 +11,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from appliance.adapters.apprise_sender import check_by_apprise
-from appliance.adapters.systemd.systemctl import Systemctl
 from appliance.cli.arguments import Arguments
 from appliance.cli.credential_questions import table_lines
 from appliance.cli.failures import CliError, need_root
 from appliance.cli.health_questions import result_of
 from appliance.cli.terminal import Streams, Style, Terminal
-from appliance.domain.alerts import SendOutcome, Severity
-from appliance.domain.paths import TARGETS_FILE
-from appliance.domain.targets import (
+from appliance.install.target_desk import TargetDesk
+from appliance.model.alerts import SendOutcome, Severity
+from appliance.model.paths import TARGETS_FILE
+from appliance.model.targets import (
     NTFY,
     Target,
     Targets,
@@ -29,12 +28,13 @@ from appliance.domain.targets import (
     kind_of,
     ntfy_address,
 )
-from appliance.domain.value_types import WrongValueError
-from appliance.install.target_desk import TargetDesk
-from appliance.protocol.alert_requests import TestAlertRequest
-from appliance.protocol.control import Exit
-from appliance.protocol.json_values import Json, objects_in, text_in
-from appliance.settings import load_settings
+from appliance.model.value_types import WrongValueError
+from appliance.settings.schema import load_settings
+from appliance.system.apprise_sender import check_by_apprise
+from appliance.system.systemd.systemctl import Systemctl
+from appliance.wire.alert_requests import TestAlertRequest
+from appliance.wire.control import Exit
+from appliance.wire.json_values import Json, objects_in, text_in
 
 _HEADS: Final = ("NAME", "KIND", "SERVER", "TOLD OF")
 _TOLD: Final = {

@@ -5,12 +5,12 @@ from typing import Final
 from appliance.cli.arguments import Arguments
 from appliance.cli.credential_questions import CredentialVerb, day
 from appliance.cli.terminal import Streams
-from appliance.protocol.control_requests import (
+from appliance.wire.control_requests import (
     AddTokenRequest,
     ListTokensRequest,
     RemoveTokenRequest,
 )
-from appliance.protocol.json_values import Json, number_in, text_in
+from appliance.wire.json_values import Json, number_in, text_in
 
 
 def run(arguments: Arguments, streams: Streams) -> int:

@@ -17,7 +17,7 @@ from appliance.cli.live.status_watch import offline_document, watch_status
 from appliance.cli.live.top_controls import TopState, press
 from appliance.cli.live.top_screen import Size, top_lines
 from appliance.cli.terminal import Streams, Terminal
-from appliance.protocol.control import Exit
+from appliance.wire.control import Exit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -8,12 +8,12 @@ from appliance.cli.box import places_of
 from appliance.cli.catalogue import applied_of
 from appliance.cli.table import Column, fitted
 from appliance.cli.terminal import Streams, Style, Terminal
-from appliance.domain.errors import UnreachableError
-from appliance.planning.status.document import VerificationRow, VerifiedFactRow
-from appliance.planning.verification.verification_text import title
-from appliance.protocol.control_requests import CONTROL, VerifyRequest
-from appliance.protocol.conversation.client import ask
-from appliance.protocol.json_values import object_in, objects_in, text_in
+from appliance.model.errors import UnreachableError
+from appliance.status.document import VerificationRow, VerifiedFactRow
+from appliance.switch.verification.verification_text import title
+from appliance.wire.control_requests import CONTROL, VerifyRequest
+from appliance.wire.conversation.client import ask
+from appliance.wire.json_values import object_in, objects_in, text_in
 
 _COLUMNS: Final = (
     Column(head="FACT"),

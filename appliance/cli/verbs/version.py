@@ -5,13 +5,13 @@ from appliance import __version__
 from appliance.cli.arguments import Arguments
 from appliance.cli.box import places_of
 from appliance.cli.terminal import Streams
-from appliance.domain.errors import ApplianceError
-from appliance.domain.paths import build_of
-from appliance.protocol.control import Exit
-from appliance.protocol.control_requests import CONTROL, StatusRequest
-from appliance.protocol.conversation.client import ask
-from appliance.protocol.conversation.codec import PROTOCOL_MAX, PROTOCOL_MIN
-from appliance.protocol.json_values import object_in, text_in
+from appliance.model.errors import ApplianceError
+from appliance.model.paths import build_of
+from appliance.wire.control import Exit
+from appliance.wire.control_requests import CONTROL, StatusRequest
+from appliance.wire.conversation.client import ask
+from appliance.wire.conversation.codec import PROTOCOL_MAX, PROTOCOL_MIN
+from appliance.wire.json_values import object_in, text_in
 
 
 def run(arguments: Arguments, streams: Streams) -> int:

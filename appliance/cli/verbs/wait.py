@@ -14,13 +14,13 @@ from appliance.cli.failures import (
 from appliance.cli.operation_screen import show_operation
 from appliance.cli.paths import Places
 from appliance.cli.terminal import Streams
-from appliance.domain.amounts import duration
-from appliance.domain.errors import PermissionDeniedError, UnreachableError
-from appliance.planning.status.document import ProfileRow, StatusDocument
-from appliance.planning.wording import joined
-from appliance.protocol.control import Exit
-from appliance.protocol.control_requests import CONTROL, AttachRequest
-from appliance.protocol.conversation.client import Conversation
+from appliance.model.amounts import duration
+from appliance.model.errors import PermissionDeniedError, UnreachableError
+from appliance.model.wording import joined
+from appliance.status.document import ProfileRow, StatusDocument
+from appliance.wire.control import Exit
+from appliance.wire.control_requests import CONTROL, AttachRequest
+from appliance.wire.conversation.client import Conversation
 
 _LOOK_S: Final = 0.25
 Answer = Literal["yes", "not yet", "never"]

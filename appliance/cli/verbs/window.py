@@ -7,9 +7,9 @@ from appliance.cli.failures import CliError
 from appliance.cli.health_questions import result_of
 from appliance.cli.terminal import Streams
 from appliance.presentation.alert_texts import window_text
-from appliance.protocol.alert_requests import AddWindowRequest, RemoveWindowRequest, WindowsRequest
-from appliance.protocol.control import Exit
-from appliance.protocol.json_values import objects_in
+from appliance.wire.alert_requests import AddWindowRequest, RemoveWindowRequest, WindowsRequest
+from appliance.wire.control import Exit
+from appliance.wire.json_values import objects_in
 
 _OPTIONS: Final = ("days", "begin", "length_s", "profiles", "reason")
 _MINUTE_S: Final = 60.0

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
-from appliance.domain.running_facts import DeclaredFact, Topic
-from appliance.domain.spec import Profile
 from appliance.engines.shared.rendering import HF_SCHEME, hf_repository
 from appliance.engines.shared.self_report import on_off
+from appliance.model.running_facts import DeclaredFact, Topic
+from appliance.model.spec import Profile
 
 
 def exactly(topic: Topic, key: str, number: int) -> DeclaredFact:

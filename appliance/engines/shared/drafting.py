@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Final, Literal
 
-from appliance.domain.spec import NgramTable, Problem, Profile, Speculative
+from appliance.model.spec import NgramTable, Problem, Profile, Speculative
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,15 +5,15 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal, TypeVar
 
-from appliance.domain.model_headers import Safetensors
-from appliance.domain.paths import CACHE_DIR, HF_HOME, PREFIX
-from appliance.domain.profile_values import Gpus
-from appliance.domain.running_facts import DeclaredFact
-from appliance.domain.spec import EngineOptions, Problem, Profile
 from appliance.engines.shared.option_table import NO_OPTIONS, OptionTable
 from appliance.engines.shared.probing import Probing
 from appliance.engines.shared.refused_arguments import ArgumentRules
 from appliance.engines.shared.self_report import SelfReport
+from appliance.model.model_headers import Safetensors
+from appliance.model.paths import CACHE_DIR, HF_HOME, PREFIX
+from appliance.model.profile_values import Gpus
+from appliance.model.running_facts import DeclaredFact
+from appliance.model.spec import EngineOptions, Problem, Profile
 
 Options = TypeVar("Options", bound=EngineOptions)
 
@@ -283,7 +283,7 @@ class Engine:
     needs_binary: bool = True
     """Whether a profile must name the program."""
     build_question: str = ""
-    """Question to the program about its version and options (`appliance.domain.engine_build`); empty:
+    """Question to the program about its version and options (`appliance.model.engine_build`); empty:
     it is never asked."""
     former_keys: Mapping[str, str] = field(default_factory=dict)
     """Keys that the engine's table had in earlier releases, each with the reason why it has them no

@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from typing import Final
 
-from appliance.domain.profile_values import KvCache
-from appliance.domain.spec import Profile, Speculative
 from appliance.engines.shared.drafting import DraftMethod, used_methods
 from appliance.engines.shared.engine import DraftLoading, LlamaCppLoading
 from appliance.engines.shared.llama_cpp_options import LlamaCppOptions
+from appliance.model.profile_values import KvCache
+from appliance.model.spec import Profile, Speculative
 
 _CHECKPOINTS: Final = 32
 """Most checkpoints of a request, where nothing is said (``common_params::n_ctx_checkpoints``; in

@@ -3,9 +3,18 @@
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
-from appliance.domain.profile_values import JsonTable, Layers
-from appliance.domain.spec import EngineOptions
-from appliance.domain.value_types import (
+from appliance.engines.shared.llama_cpp_values import (
+    CacheMib,
+    Experts,
+    LayerCount,
+    OnOffAuto,
+    TensorOverrides,
+    cache_size,
+)
+from appliance.engines.shared.option_table import FlagForm, flag
+from appliance.model.profile_values import JsonTable, Layers
+from appliance.model.spec import EngineOptions
+from appliance.model.value_types import (
     AbsolutePath,
     Count,
     Doc,
@@ -16,15 +25,6 @@ from appliance.domain.value_types import (
     Threads,
     Tokens,
 )
-from appliance.engines.shared.llama_cpp_values import (
-    CacheMib,
-    Experts,
-    LayerCount,
-    OnOffAuto,
-    TensorOverrides,
-    cache_size,
-)
-from appliance.engines.shared.option_table import FlagForm, flag
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

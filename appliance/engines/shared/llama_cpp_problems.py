@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from appliance.domain.profile_values import KvCache
-from appliance.domain.spec import Problem, Profile, Where
 from appliance.engines.shared.llama_cpp_options import LlamaCppOptions
+from appliance.model.profile_values import KvCache
+from appliance.model.spec import Problem, Profile, Where
 
 DEFAULT_BATCH: Final = 2048
 """Tokens of a logical batch, where nothing is said."""

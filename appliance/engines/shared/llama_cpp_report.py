@@ -13,7 +13,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from appliance.domain.running_facts import DeclaredFact, ReportedFact, Topic
 from appliance.engines.shared.rendering import model_named
 from appliance.engines.shared.self_report import (
     Nonsense,
@@ -26,6 +25,7 @@ from appliance.engines.shared.self_report import (
     spoken,
     version_words,
 )
+from appliance.model.running_facts import DeclaredFact, ReportedFact, Topic
 
 TELLING_LEVEL: Final = "4"
 """Level of the log at which llama.cpp tells what it has loaded (common/log.cpp)."""

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Final
 
-from appliance.domain.json_reader import decode_json
 from appliance.engines.shared.engine import Metrics
 from appliance.engines.shared.probing import Probing, ResponseTimings, count, seconds
+from appliance.model.json_reader import decode_json
 
 METRICS: Final = Metrics(
     running=("llamacpp:requests_processing",),

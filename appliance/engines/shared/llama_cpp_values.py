@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 from typing import Annotated, Final, Literal
 
-from appliance.domain.value_types import (
+from appliance.model.value_types import (
     Check,
     Length,
     Range,

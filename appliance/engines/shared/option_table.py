@@ -22,11 +22,11 @@ from enum import StrEnum
 from types import NoneType, UnionType
 from typing import Annotated, Final, Union, get_args, get_origin, get_type_hints
 
-from appliance.domain.json_reader import decode_json
-from appliance.domain.quantities import size_text
-from appliance.domain.spec import EngineOptions, Profile
-from appliance.domain.spelling import either
-from appliance.domain.value_types import Doc, ValueParser
+from appliance.model.json_reader import decode_json
+from appliance.model.quantities import size_text
+from appliance.model.spec import EngineOptions, Profile
+from appliance.model.spelling import either
+from appliance.model.value_types import Doc, ValueParser
 
 
 class FlagForm(StrEnum):

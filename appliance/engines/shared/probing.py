@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from appliance.domain.json_reader import decode_json
+from appliance.model.json_reader import decode_json
 
 _MOST: Final = 1 << 31
 """Limit of tokens and of milliseconds."""

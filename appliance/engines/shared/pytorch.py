@@ -4,12 +4,12 @@ from collections.abc import Container, Iterator, Mapping
 from dataclasses import fields
 from typing import Final
 
-from appliance.domain.model_headers import Safetensors
-from appliance.domain.profile_values import KvCache
-from appliance.domain.spec import Problem, Profile, Where
 from appliance.engines.shared.drafting import DraftMethod, used_methods
 from appliance.engines.shared.engine import InvocationContext, Task
 from appliance.engines.shared.rendering import hf_repository
+from appliance.model.model_headers import Safetensors
+from appliance.model.profile_values import KvCache
+from appliance.model.spec import Problem, Profile, Where
 
 _THINKING_VARIABLE: Final = "enable_thinking"
 """Variable by which most chat templates are told whether the model thinks."""

@@ -3,8 +3,6 @@
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from appliance.domain.running_facts import DeclaredFact, Topic
-from appliance.domain.spec import Profile
 from appliance.engines.shared.declared_facts import (
     draft_facts,
     exactly,
@@ -14,6 +12,8 @@ from appliance.engines.shared.declared_facts import (
 )
 from appliance.engines.shared.rendering import HF_SCHEME, model_named
 from appliance.engines.shared.self_report import PageReader, Reading, ReportPage, spoken
+from appliance.model.running_facts import DeclaredFact, Topic
+from appliance.model.spec import Profile
 
 _SIXTEEN_BITS: Final = ("auto", "bf16", "bfloat16", "float16", "half")
 _EIGHT_BITS: Final = ("fp8", "fp8_e4m3")

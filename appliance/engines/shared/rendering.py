@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Final
 
-from appliance.domain.profile_values import Gpus
-from appliance.domain.spec import Profile
 from appliance.engines.shared.engine import InvocationContext
+from appliance.model.profile_values import Gpus
+from appliance.model.spec import Profile
 
 HF_SCHEME: Final = "hf:"
 LOOPBACK: Final = "127.0.0.1"

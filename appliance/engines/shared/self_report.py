@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from appliance.domain.json_reader import decode_json
-from appliance.domain.running_facts import ReportedFact, Topic
+from appliance.model.json_reader import decode_json
+from appliance.model.running_facts import ReportedFact, Topic
 
 _MOST_TEXT: Final = 200
 _MOST_NUMBER: Final = 1 << 48

@@ -17,7 +17,6 @@ from enum import IntEnum
 from math import inf
 from typing import TYPE_CHECKING, Final, cast
 
-from appliance.domain.gateway import Key, Refusal
 from appliance.gateway.callback_guard import end_faulty, guarded
 from appliance.gateway.downstream.socket_options import has_left, reset_on_close
 from appliance.gateway.http import response_head
@@ -28,8 +27,9 @@ from appliance.gateway.http.request_parser import BODY_TURN_BYTES, IncomingBody,
 from appliance.gateway.relay.exchange import Exchange
 from appliance.gateway.relay.reply import build_error_response
 from appliance.gateway.relay.scan_queue import Scan
-from appliance.planning.routing.fair_share import Share, ShareUse
-from appliance.planning.routing.refusals import (
+from appliance.model.gateway import Key, Refusal
+from appliance.routing.fair_share import Share, ShareUse
+from appliance.routing.refusals import (
     BUSY,
     GATEWAY_FAULT,
     HEAD_TOO_LARGE,

@@ -14,9 +14,9 @@ import socket
 import ssl
 from typing import TYPE_CHECKING, Final
 
-from appliance.domain.gateway import Refusal
 from appliance.gateway.callback_guard import guarded
-from appliance.planning.routing.fair_share import Share, ShareUse
+from appliance.model.gateway import Refusal
+from appliance.routing.fair_share import Share, ShareUse
 
 if TYPE_CHECKING:
     from appliance.gateway.relay.relay import Relay

@@ -27,10 +27,10 @@ from functools import partial
 from itertools import islice
 from typing import Final, Protocol
 
-from appliance.domain.gateway import Configuration, is_loopback
 from appliance.gateway.callback_guard import end_faulty
 from appliance.gateway.downstream.interfaces import AddressChanges, addresses_of, own_addresses
 from appliance.gateway.downstream.socket_options import tune
+from appliance.model.gateway import Configuration, is_loopback
 
 _log = logging.getLogger(__name__)
 

@@ -16,9 +16,9 @@ from enum import StrEnum
 from functools import partial
 from typing import Final, Protocol
 
-from appliance.domain.gateway import Refusal
-from appliance.planning.routing import refusals
-from appliance.planning.routing.refusals import bad_request
+from appliance.model.gateway import Refusal
+from appliance.routing import refusals
+from appliance.routing.refusals import bad_request
 
 _SLICE_BYTES: Final = 64 << 10
 """Coded bytes of a step: the dearest, gzip blocks with tables of their own, take 1 ms."""

@@ -4,12 +4,12 @@ import re
 from collections.abc import Generator
 from typing import Final
 
-from appliance.domain.gateway import Api, Refusal
 from appliance.gateway.http.request_head import RequestHead
-from appliance.planning.routing.body_changes import LONG_BYTES
-from appliance.planning.routing.form_body import FormBody, parse_form, parse_form_in_steps
-from appliance.planning.routing.json_body import BodyError, JsonBody, parse_json_in_steps
-from appliance.planning.routing.refusals import bad_request
+from appliance.model.gateway import Api, Refusal
+from appliance.routing.body_changes import LONG_BYTES
+from appliance.routing.form_body import FormBody, parse_form, parse_form_in_steps
+from appliance.routing.json_body import BodyError, JsonBody, parse_json_in_steps
+from appliance.routing.refusals import bad_request
 
 _OTHER: Final = Api.OTHER
 """Member by name: looking one up in its Enum is slow in Python 3.11."""

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import unquote_plus
 
-from appliance.domain.gateway import Refusal
 from appliance.gateway.http.body_coding import CODINGS, Coding
-from appliance.planning.routing import refusals
-from appliance.planning.routing.refusals import bad_request
-from appliance.planning.routing.url_paths import PathClass, PathError, classify_path
-from appliance.protocol.lane import TOKEN_HEADER
+from appliance.model.gateway import Refusal
+from appliance.routing import refusals
+from appliance.routing.refusals import bad_request
+from appliance.routing.url_paths import PathClass, PathError, classify_path
+from appliance.wire.lane import TOKEN_HEADER
 
 Headers = Sequence[tuple[bytes, bytes]]
 

@@ -5,10 +5,10 @@ from typing import Final
 
 import httptools
 
-from appliance.domain.gateway import Limits, Refusal
 from appliance.gateway.http.request_head import RequestHead, check_request_head
-from appliance.planning.routing import refusals
-from appliance.planning.routing.refusals import bad_request
+from appliance.model.gateway import Limits, Refusal
+from appliance.routing import refusals
+from appliance.routing.refusals import bad_request
 
 _CHUNKED_HEAD: Final = b"POST / HTTP/1.1\r\nHost: -\r\nTransfer-Encoding: chunked\r\n\r\n"
 _OTHER_LINES: Final = 2

@@ -5,7 +5,7 @@ import os
 from collections.abc import Sequence
 from hmac import compare_digest
 
-from appliance.protocol.lane import LaneOutcome
+from appliance.wire.lane import LaneOutcome
 
 
 class GrantedLease:

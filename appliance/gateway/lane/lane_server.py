@@ -1,4 +1,4 @@
-"""Server of lane.sock: a connection for each probe, lease or finding (see `appliance.protocol.lane`)."""
+"""Server of lane.sock: a connection for each probe, lease or finding (see `appliance.wire.lane`)."""
 
 import asyncio
 import contextlib
@@ -12,7 +12,7 @@ from appliance.gateway.lane.granted_lease import GrantedLease
 from appliance.gateway.lane.reservations import LaneReservations
 from appliance.gateway.relay.relay import Relay
 from appliance.gateway.routing_table import RoutingTable
-from appliance.protocol.lane import (
+from appliance.wire.lane import (
     MAX_COMMAND_BYTES,
     LaneBusy,
     LaneEnd,
@@ -26,7 +26,7 @@ from appliance.protocol.lane import (
     decode_lane_command,
     encode_lane_event,
 )
-from appliance.protocol.unix_server import Bounds, serve_unix, until_left
+from appliance.wire.unix_server import Bounds, serve_unix, until_left
 
 _log = logging.getLogger(__name__)
 

@@ -14,14 +14,14 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Final
 
-from appliance.domain.gateway import Limits, Refusal, Routed
 from appliance.gateway.http.response_head import ResponseHead
 from appliance.gateway.upstream.engine_connection import EngineConnection
 from appliance.gateway.upstream.pool import Pool, own_head_lines
 from appliance.gateway.upstream.read_budget import ReadBudget
 from appliance.gateway.write_batch import WriteBatch
-from appliance.protocol.json_values import encode_json
-from appliance.protocol.lane import (
+from appliance.model.gateway import Limits, Refusal, Routed
+from appliance.wire.json_values import encode_json
+from appliance.wire.lane import (
     PIECE_BYTES,
     LaneAdmitted,
     LaneBusy,

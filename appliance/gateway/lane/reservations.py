@@ -23,12 +23,12 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from appliance.domain.gateway import Limits, Standing
 from appliance.gateway.lane.granted_lease import GrantedLease
 from appliance.gateway.lane.probe_exchange import Emit, ProbeExchange
 from appliance.gateway.relay.relay import Relay
 from appliance.gateway.routing_table import RoutingTable
-from appliance.protocol.lane import LaneBusy, LaneLeaseCommand, LaneOutcome, LaneProbeCommand
+from appliance.model.gateway import Limits, Standing
+from appliance.wire.lane import LaneBusy, LaneLeaseCommand, LaneOutcome, LaneProbeCommand
 
 _STARTS: Final = "the gateway starts"
 

@@ -1,6 +1,6 @@
 """Capacity that clients share: connections, and bytes of request bodies.
 
-While there is enough of both, no client is limited. Once there is not, `planning.routing.fair_share`
+While there is enough of both, no client is limited. Once there is not, `routing.fair_share`
 chooses which connections give way. An eighth is reserved for clients of this machine: other clients
 make room among themselves.
 """
@@ -8,9 +8,9 @@ make room among themselves.
 from collections.abc import Iterator
 from typing import Final, Protocol
 
-from appliance.domain.gateway import Limits, Refusal
-from appliance.planning.routing.fair_share import Share, choose_evictions
-from appliance.planning.routing.refusals import BUSY, TOO_MANY_CONNECTIONS
+from appliance.model.gateway import Limits, Refusal
+from appliance.routing.fair_share import Share, choose_evictions
+from appliance.routing.refusals import BUSY, TOO_MANY_CONNECTIONS
 
 _RESERVE: Final = 8
 """Divisor: one part in this many is reserved for this machine."""

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
-from appliance.domain.gateway import Api, Key, Refusal, Routed
 from appliance.gateway.callback_guard import guarded
 from appliance.gateway.http import response_head
 from appliance.gateway.http.request_body import body_refusal, parse_body, parse_body_in_steps
@@ -25,11 +24,12 @@ from appliance.gateway.relay.reply import TAIL_BYTES, Reply, ReplyStage
 from appliance.gateway.relay.scan_queue import Scan
 from appliance.gateway.upstream.engine_connection import EngineConnection
 from appliance.gateway.upstream.pool import Upstream
-from appliance.planning.routing.body_changes import LONG_BYTES, Pieces
-from appliance.planning.routing.form_body import FormBody
-from appliance.planning.routing.json_body import BodyError, JsonBody
-from appliance.planning.routing.json_scanner import scan_plain_object
-from appliance.planning.routing.refusals import (
+from appliance.model.gateway import Api, Key, Refusal, Routed
+from appliance.routing.body_changes import LONG_BYTES, Pieces
+from appliance.routing.form_body import FormBody
+from appliance.routing.json_body import BodyError, JsonBody
+from appliance.routing.json_scanner import scan_plain_object
+from appliance.routing.refusals import (
     ENGINE_FAILED,
     ENGINE_UNREACHABLE,
     GATEWAY_FAULT,

@@ -11,11 +11,11 @@ import asyncio
 from math import inf
 from typing import TYPE_CHECKING
 
-from appliance.domain.gateway import Limits, Refusal
 from appliance.gateway.callback_guard import end_faulty
 from appliance.gateway.routing_table import RoutingTable
-from appliance.planning.routing.fair_share import Share, ShareUse, choose_evictions
-from appliance.planning.routing.refusals import QUEUE_FULL, WAIT_TOO_LONG
+from appliance.model.gateway import Limits, Refusal
+from appliance.routing.fair_share import Share, ShareUse, choose_evictions
+from appliance.routing.refusals import QUEUE_FULL, WAIT_TOO_LONG
 
 if TYPE_CHECKING:
     from appliance.gateway.relay.exchange import Exchange

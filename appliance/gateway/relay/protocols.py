@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from appliance.domain.gateway import Key
+from appliance.model.gateway import Key
 
 REROUTED: Final = 307
 """Status of an observation that ends because the request now waits for another profile."""

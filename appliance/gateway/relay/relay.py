@@ -10,8 +10,6 @@ from collections import deque
 from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Final
 
-from appliance.adapters.kernel.peers import Peers
-from appliance.domain.gateway import Api, Key, Limits, Refusal, Routed, State
 from appliance.gateway.callback_guard import end_faulty
 from appliance.gateway.downstream.client_connection import LAST_REQUEST_S, ClientConnection
 from appliance.gateway.http.request_head import RequestHead
@@ -25,9 +23,11 @@ from appliance.gateway.upstream.engine_connection import UpstreamRequest
 from appliance.gateway.upstream.pool import Upstream
 from appliance.gateway.upstream.read_budget import ReadBudget
 from appliance.gateway.write_batch import WriteBatch
-from appliance.planning.routing import refusals
-from appliance.planning.routing.crash_record import CrashRecord
-from appliance.planning.routing.origin_policy import OriginPolicy
+from appliance.model.gateway import Api, Key, Limits, Refusal, Routed, State
+from appliance.routing import refusals
+from appliance.routing.crash_record import CrashRecord
+from appliance.routing.origin_policy import OriginPolicy
+from appliance.system.kernel.peers import Peers
 
 _FLUSH_S: Final = 1.0
 _AHEAD_PER_TURN: Final = 4

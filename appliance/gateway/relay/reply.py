@@ -17,17 +17,17 @@ from enum import Enum
 from time import time
 from typing import TYPE_CHECKING, Final
 
-from appliance.domain.gateway import Api, Refusal
-from appliance.domain.json_reader import decode_json
 from appliance.gateway.http import response_head
 from appliance.gateway.http.request_head import PreflightRequest, RequestHead
 from appliance.gateway.http.response_head import Framing, ResponseHead
-from appliance.planning.routing.error_format import (
+from appliance.model.gateway import Api, Refusal
+from appliance.model.json_reader import decode_json
+from appliance.routing.error_format import (
     encode_error,
     encode_error_event,
     encode_sign_of_life,
 )
-from appliance.planning.routing.refusals import engine_error
+from appliance.routing.refusals import engine_error
 
 if TYPE_CHECKING:
     from appliance.gateway.downstream.client_connection import ClientConnection

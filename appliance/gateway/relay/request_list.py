@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 
 from appliance.gateway.relay.exchange import Exchange, RequestSummary
 from appliance.gateway.relay.relay import Relay
-from appliance.planning.routing.refusals import REQUEST_CANCELLED
+from appliance.routing.refusals import REQUEST_CANCELLED
 
 MOST_LISTED: Final = 100
 """Requests in one list, the oldest: reading the end of each response takes some 20 µs, so no other is read."""

@@ -10,11 +10,11 @@ from collections.abc import Callable, Generator
 from functools import partial
 from typing import Final, Generic, TypeVar
 
-from appliance.domain.gateway import Refusal
 from appliance.gateway.callback_guard import end_faulty
 from appliance.gateway.http.request_body import body_refusal
-from appliance.planning.routing.json_body import BodyError
-from appliance.planning.routing.refusals import GATEWAY_FAULT
+from appliance.model.gateway import Refusal
+from appliance.routing.json_body import BodyError
+from appliance.routing.refusals import GATEWAY_FAULT
 
 _Result_co = TypeVar("_Result_co", covariant=True)
 

@@ -23,14 +23,14 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
-from appliance.domain.gateway import Refusal
 from appliance.gateway.callback_guard import end_faulty, guarded
 from appliance.gateway.http.head_cache import CachedHead
 from appliance.gateway.http.response_head import Framing, ResponseHead
 from appliance.gateway.http.response_parser import ResponseParser
 from appliance.gateway.upstream.read_budget import COUNTED_BYTES
-from appliance.planning.routing.body_changes import Pieces
-from appliance.planning.routing.refusals import GATEWAY_FAULT
+from appliance.model.gateway import Refusal
+from appliance.routing.body_changes import Pieces
+from appliance.routing.refusals import GATEWAY_FAULT
 
 if TYPE_CHECKING:
     from appliance.gateway.upstream.pool import Pool

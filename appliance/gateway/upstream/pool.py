@@ -8,15 +8,15 @@ from contextlib import suppress
 from functools import partial
 from typing import Final
 
-from appliance.domain.gateway import Limits, Routed
 from appliance.gateway.callback_guard import end_faulty
 from appliance.gateway.http.head_cache import CachedHead
 from appliance.gateway.http.response_head import ResponseHead
 from appliance.gateway.upstream.engine_connection import EngineConnection, UpstreamRequest
 from appliance.gateway.upstream.read_budget import ReadBudget
 from appliance.gateway.write_batch import WriteBatch
-from appliance.planning.routing.body_changes import BodyChanges, compile_changes
-from appliance.planning.routing.refusals import GATEWAY_FAULT
+from appliance.model.gateway import Limits, Routed
+from appliance.routing.body_changes import BodyChanges, compile_changes
+from appliance.routing.refusals import GATEWAY_FAULT
 
 _MOST_IDLE: Final = 256
 _IDLE_S: Final = 2.0

@@ -8,16 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Final, assert_never
 
-from appliance.adapters.sqlite.alert_store import AlertStore
-from appliance.domain.alerts import Subject
-from appliance.domain.amounts import duration
-from appliance.domain.errors import NotFoundError, PermissionDeniedError
-from appliance.health.answering.subject_directory import SubjectDirectory
-from appliance.health.clock import HealthClock
-from appliance.health.telling.delivery_figures import DeliveryFigures
-from appliance.health.telling.delivery_trial import DeliveryTrial
-from appliance.health.watching.watchdog_loop import Watchdog
-from appliance.planning.alerting.book.alert_book import (
+from appliance.alerts.book.alert_book import (
     PlannedWindow,
     ack,
     add_window,
@@ -25,10 +16,19 @@ from appliance.planning.alerting.book.alert_book import (
     silence,
     unsilence,
 )
-from appliance.planning.alerting.book.alert_report import open_alerts, open_states, subject_phrase
-from appliance.planning.alerting.messages.action_tokens import ButtonAction, present_token
-from appliance.planning.wording import short
-from appliance.protocol.alert_requests import (
+from appliance.alerts.book.alert_report import open_alerts, open_states, subject_phrase
+from appliance.alerts.messages.action_tokens import ButtonAction, present_token
+from appliance.health.answering.subject_directory import SubjectDirectory
+from appliance.health.clock import HealthClock
+from appliance.health.telling.delivery_figures import DeliveryFigures
+from appliance.health.telling.delivery_trial import DeliveryTrial
+from appliance.health.watching.watchdog_loop import Watchdog
+from appliance.model.alerts import Subject
+from appliance.model.amounts import duration
+from appliance.model.errors import NotFoundError, PermissionDeniedError
+from appliance.model.wording import short
+from appliance.system.sqlite.alert_store import AlertStore
+from appliance.wire.alert_requests import (
     SILENCE_S,
     AckRequest,
     ActRequest,
@@ -45,7 +45,7 @@ from appliance.protocol.alert_requests import (
     UnsilenceRequest,
     WindowsRequest,
 )
-from appliance.protocol.conversation.codec import ResultEvent
+from appliance.wire.conversation.codec import ResultEvent
 
 _MOST_ROWS: Final = 1000
 """Newest transitions and rows that are looked through for those of one alert."""

@@ -9,10 +9,11 @@ from dataclasses import asdict
 from functools import partial
 from typing import Final, cast
 
-from appliance.adapters.kernel.processes import group_name, user_name
-from appliance.adapters.sqlite.measurement_store import MeasurementStore
-from appliance.adapters.sqlite.state_store import StateStore
-from appliance.domain.errors import (
+from appliance.health.agent import AWAY, HealthAgent, SpeedWatch
+from appliance.health.answering.alert_verbs import AlertVerbs
+from appliance.health.answering.lease_desk import LeaseDesk
+from appliance.health.clock import HealthClock
+from appliance.model.errors import (
     BadRequestError,
     PermissionDeniedError,
     PreconditionError,
@@ -20,21 +21,20 @@ from appliance.domain.errors import (
     UnknownProfileError,
     UnreachableError,
 )
-from appliance.domain.measurements import ProbeOutcome
-from appliance.domain.names import is_engine
-from appliance.domain.operators import TokenOperator
-from appliance.domain.words import Series
-from appliance.health.agent import AWAY, HealthAgent, SpeedWatch
-from appliance.health.answering.alert_verbs import AlertVerbs
-from appliance.health.answering.lease_desk import LeaseDesk
-from appliance.health.clock import HealthClock
-from appliance.planning.speeds import SpeedReport
-from appliance.planning.wording import no_such_profile, short
-from appliance.protocol.acting_request import ActingRequest, acting_request
-from appliance.protocol.alert_requests import AlertEvent
-from appliance.protocol.conversation.codec import ResultEvent, SocketTable
-from appliance.protocol.conversation.server import CROWD, serve_conversations
-from appliance.protocol.health_socket import (
+from appliance.model.measurements import ProbeOutcome
+from appliance.model.names import is_engine
+from appliance.model.operators import TokenOperator
+from appliance.model.wording import no_such_profile, short
+from appliance.model.words import Series
+from appliance.speed.speeds import SpeedReport
+from appliance.system.kernel.processes import group_name, user_name
+from appliance.system.sqlite.measurement_store import MeasurementStore
+from appliance.system.sqlite.state_store import StateStore
+from appliance.wire.acting_request import ActingRequest, acting_request
+from appliance.wire.alert_requests import AlertEvent
+from appliance.wire.conversation.codec import ResultEvent, SocketTable
+from appliance.wire.conversation.server import CROWD, serve_conversations
+from appliance.wire.health_socket import (
     HEALTH,
     MOST_ROWS,
     AcceptBaselineRequest,
@@ -58,9 +58,9 @@ from appliance.protocol.health_socket import (
     StoreBenchRequest,
     StoredProbeEvent,
 )
-from appliance.protocol.json_values import Json
-from appliance.protocol.unix_server import Bounds, Peer
-from appliance.protocol.view_socket import BY_TOKEN
+from appliance.wire.json_values import Json
+from appliance.wire.unix_server import Bounds, Peer
+from appliance.wire.view_socket import BY_TOKEN
 
 _log = logging.getLogger(__name__)
 

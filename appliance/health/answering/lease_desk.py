@@ -4,9 +4,9 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Final
 
-from appliance.domain.errors import BusyError, LaneBusyError
 from appliance.health.clock import HealthClock
-from appliance.ports import LaneLease, ProbeLane
+from appliance.model.errors import BusyError, LaneBusyError
+from appliance.system.ports import LaneLease, ProbeLane
 
 _PATIENCE_S: Final = 20.0
 """Time for a probe that is under way to end, and for a moment without requests."""

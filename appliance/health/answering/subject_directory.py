@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Iterable
 
-from appliance.domain.alerts import BOX, Subject, SubjectKind
-from appliance.domain.errors import UnknownProfileError
-from appliance.planning.alerting.book.alert_book import AlertBook
-from appliance.planning.alerting.book.alert_report import open_states
-from appliance.planning.wording import no_such_profile
+from appliance.alerts.book.alert_book import AlertBook
+from appliance.alerts.book.alert_report import open_states
+from appliance.model.alerts import BOX, Subject, SubjectKind
+from appliance.model.errors import UnknownProfileError
+from appliance.model.wording import no_such_profile
 
 
 class SubjectDirectory:

@@ -4,12 +4,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from appliance.domain.profile import Applied
 from appliance.engines.shared.probing import Probing
 from appliance.health.measuring.lane_requests import LaneRequests, ProbeEndedError
-from appliance.planning.probing.pieces import PieceSize, PieceTimes, continues
-from appliance.planning.probing.request import probing_of
-from appliance.planning.probing.request_metrics import RequestCounters, read_counters
+from appliance.model.profile import Applied
+from appliance.speed.probing.pieces import PieceSize, PieceTimes, continues
+from appliance.speed.probing.request import probing_of
+from appliance.speed.probing.request_metrics import RequestCounters, read_counters
 
 _METRICS_PAGE: Final = "/metrics"
 _VERSION_TRIES: Final = 3

@@ -8,15 +8,15 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
-from appliance.adapters.kernel.cpu_shares import CpuCounters, cpu_shares, read_cpu_counters
-from appliance.adapters.kernel.processes import group_of_unit
-from appliance.domain.measurements import BoxGpus, Evidence
-from appliance.domain.names import unit_of
-from appliance.domain.profile import Applied
 from appliance.health.clock import HealthClock
-from appliance.planning.probing.gpu_use import gpu_use
-from appliance.planning.probing.pieces import crowd_text
-from appliance.protocol.typed_json import JsonValueError, from_json
+from appliance.model.measurements import BoxGpus, Evidence
+from appliance.model.names import unit_of
+from appliance.model.profile import Applied
+from appliance.speed.probing.gpu_use import gpu_use
+from appliance.speed.probing.pieces import crowd_text
+from appliance.system.kernel.cpu_shares import CpuCounters, cpu_shares, read_cpu_counters
+from appliance.system.kernel.processes import group_of_unit
+from appliance.wire.typed_json import JsonValueError, from_json
 
 AskGpus = Callable[[], Awaitable[Mapping[str, object] | None]]
 """Function that returns the supervisor's `BoxGpus` as JSON; None: it does not answer."""

@@ -8,12 +8,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from appliance.domain.errors import LaneBusyError
-from appliance.domain.measurements import ProbeOutcome
-from appliance.planning.probing.event_stream import EventStreamParser
-from appliance.planning.probing.measurement import Measurement, ObservedStream
-from appliance.ports import LaneResponse, ProbeLane
-from appliance.protocol.lane import LaneOutcome
+from appliance.model.errors import LaneBusyError
+from appliance.model.measurements import ProbeOutcome
+from appliance.speed.probing.event_stream import EventStreamParser
+from appliance.speed.probing.measurement import Measurement, ObservedStream
+from appliance.system.ports import LaneResponse, ProbeLane
+from appliance.wire.lane import LaneOutcome
 
 _MOST_PAGE_BYTES: Final = 2 << 20
 _PAGE_S: Final = 10.0

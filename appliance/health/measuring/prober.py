@@ -21,17 +21,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from appliance.adapters.python_packages import package_version
-from appliance.domain.measurements import (
-    Probe,
-    ProbeKind,
-    ProbeOutcome,
-    RawTimings,
-    decode_tok_s,
-    prefill_tok_s,
-)
-from appliance.domain.profile import Applied
-from appliance.domain.words import Series
 from appliance.health.clock import HealthClock
 from appliance.health.measuring.engine_notes import EngineNotes
 from appliance.health.measuring.evidence import EvidenceReader
@@ -41,11 +30,22 @@ from appliance.health.measuring.prompt_exchange import (
     PromptExchange,
     find_piece_size,
 )
-from appliance.planning.probing.course import ProbeCourse, ProbeStep
-from appliance.planning.probing.measurement import Measurement, clock_moved
-from appliance.planning.probing.tasks import in_one_piece, series_of
-from appliance.ports import ProbeLane
-from appliance.protocol.health_socket import ProbeProgressEvent
+from appliance.model.measurements import (
+    Probe,
+    ProbeKind,
+    ProbeOutcome,
+    RawTimings,
+    decode_tok_s,
+    prefill_tok_s,
+)
+from appliance.model.profile import Applied
+from appliance.model.words import Series
+from appliance.speed.probing.course import ProbeCourse, ProbeStep
+from appliance.speed.probing.measurement import Measurement, clock_moved
+from appliance.speed.probing.tasks import in_one_piece, series_of
+from appliance.system.ports import ProbeLane
+from appliance.system.python_packages import package_version
+from appliance.wire.health_socket import ProbeProgressEvent
 
 OnProgress = Callable[[ProbeProgressEvent], None]
 

@@ -17,9 +17,12 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, Protocol
 
-from appliance.domain.amounts import age
-from appliance.domain.errors import BackendError, PreconditionError
-from appliance.domain.measurements import (
+from appliance.health.box_view import ProfileView
+from appliance.health.clock import HealthClock
+from appliance.health.measuring.profile_timetable import ProfileTimetable
+from appliance.model.amounts import age
+from appliance.model.errors import BackendError, PreconditionError
+from appliance.model.measurements import (
     EventKind,
     MeasurementEvent,
     Probe,
@@ -29,18 +32,15 @@ from appliance.domain.measurements import (
     decode_tok_s,
     prefill_tok_s,
 )
-from appliance.domain.profile import Applied
-from appliance.domain.words import Series
-from appliance.health.box_view import ProfileView
-from appliance.health.clock import HealthClock
-from appliance.health.measuring.profile_timetable import ProfileTimetable
-from appliance.planning.probing.course import ProbeCourse
-from appliance.planning.probing.probe_sizes import sizes_for
-from appliance.planning.probing.schedule import Cadence, DueProbe, ProbeConditions
-from appliance.planning.probing.tasks import series_of
-from appliance.planning.regression.profile_record import ProfileRecord
-from appliance.planning.speeds import BaselineReport, SpeedReport
-from appliance.protocol.health_socket import ProbeProgressEvent
+from appliance.model.profile import Applied
+from appliance.model.words import Series
+from appliance.speed.probing.course import ProbeCourse
+from appliance.speed.probing.probe_sizes import sizes_for
+from appliance.speed.probing.schedule import Cadence, DueProbe, ProbeConditions
+from appliance.speed.probing.tasks import series_of
+from appliance.speed.regression.profile_record import ProfileRecord
+from appliance.speed.speeds import BaselineReport, SpeedReport
+from appliance.wire.health_socket import ProbeProgressEvent
 
 _log = logging.getLogger(__name__)
 

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from appliance.domain.measurements import EventKind, ProbeKind, ProbeOutcome
-from appliance.domain.profile import Applied
 from appliance.health.box_view import ProfileView
 from appliance.health.clock import HealthClock
-from appliance.planning.probing.schedule import (
+from appliance.model.measurements import EventKind, ProbeKind, ProbeOutcome
+from appliance.model.profile import Applied
+from appliance.speed.probing.schedule import (
     WARM_UPS,
     Cadence,
     DueProbe,
@@ -25,7 +25,7 @@ from appliance.planning.probing.schedule import (
     prompts,
     silent_s,
 )
-from appliance.planning.regression.profile_record import ProfileRecord
+from appliance.speed.regression.profile_record import ProfileRecord
 
 _MINUTE_S: Final = 60.0
 _LOOK_EVERY_S: Final = 300.0

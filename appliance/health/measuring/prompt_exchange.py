@@ -6,25 +6,25 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Final
 
-from appliance.domain.measurements import ProbeOutcome
-from appliance.domain.profile import Applied
-from appliance.domain.words import Series
 from appliance.health.clock import HealthClock
 from appliance.health.measuring.engine_notes import EngineNotes
 from appliance.health.measuring.evidence import EvidenceRecording, RoomWatch
 from appliance.health.measuring.lane_requests import LaneRequests, ProbeEndedError, StreamedAnswer
-from appliance.planning.probing.course import ProbeCourse, ProbeStep
-from appliance.planning.probing.measurement import Measurement, measure, piece_times
-from appliance.planning.probing.pieces import (
+from appliance.model.measurements import ProbeOutcome
+from appliance.model.profile import Applied
+from appliance.model.words import Series
+from appliance.speed.probing.course import ProbeCourse, ProbeStep
+from appliance.speed.probing.measurement import Measurement, measure, piece_times
+from appliance.speed.probing.pieces import (
     MOST_STEP_S,
     PieceSize,
     PieceTimes,
     piece_end,
     prefixes,
 )
-from appliance.planning.probing.request import probe_request
-from appliance.planning.probing.request_metrics import RequestCounters, finished_between
-from appliance.planning.probing.tasks import PREFILL, piece_tokens_of, prompt_text, series_of
+from appliance.speed.probing.request import probe_request
+from appliance.speed.probing.request_metrics import RequestCounters, finished_between
+from appliance.speed.probing.tasks import PREFILL, piece_tokens_of, prompt_text, series_of
 
 Tell = Callable[[ProbeStep, str], None]
 """Function that tells a step of the exchange, and a text for people."""

@@ -18,16 +18,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final, Protocol
 
-from appliance.domain.errors import LaneBusyError
-from appliance.domain.measurements import CanaryRun, EventKind, MeasurementEvent
-from appliance.domain.paths import CANARIES_DIR
-from appliance.domain.profile import Applied
 from appliance.health.box_view import ProfileView
 from appliance.health.clock import HealthClock
-from appliance.planning.probing.schedule import ProbeConditions
-from appliance.planning.quality.canary import PATH, Canary, canary_body, generates_text
-from appliance.planning.quality.canary_file import CanaryFile
-from appliance.planning.quality.canary_schedule import (
+from appliance.model.errors import LaneBusyError
+from appliance.model.measurements import CanaryRun, EventKind, MeasurementEvent
+from appliance.model.paths import CANARIES_DIR
+from appliance.model.profile import Applied
+from appliance.speed.probing.schedule import ProbeConditions
+from appliance.speed.quality.canary import PATH, Canary, canary_body, generates_text
+from appliance.speed.quality.canary_file import CanaryFile
+from appliance.speed.quality.canary_schedule import (
     CanaryCadence,
     CanarySchedule,
     after_request,
@@ -37,16 +37,16 @@ from appliance.planning.quality.canary_schedule import (
     is_further,
     next_round_s,
 )
-from appliance.planning.quality.chat_answer import MOST_ANSWER_BYTES, read_answer
-from appliance.planning.quality.expectation import (
+from appliance.speed.quality.chat_answer import MOST_ANSWER_BYTES, read_answer
+from appliance.speed.quality.expectation import (
     CanaryOutcome,
     CanaryVerdict,
     judge_answer,
     judge_status,
 )
-from appliance.planning.quality.pass_rate import HOUR_S
-from appliance.planning.quality.quality_message import fault_hint, refused_text
-from appliance.planning.quality.quality_record import (
+from appliance.speed.quality.pass_rate import HOUR_S
+from appliance.speed.quality.quality_message import fault_hint, refused_text
+from appliance.speed.quality.quality_record import (
     QualityRecord,
     accept_quality,
     begin_round,
@@ -55,10 +55,10 @@ from appliance.planning.quality.quality_record import (
     encode_quality,
     wants_more,
 )
-from appliance.planning.quality.quality_report import QualityReport, quality_report, quality_trouble
-from appliance.planning.quality.standard_canaries import standard_canaries
-from appliance.ports import LaneResponse, ProbeLane
-from appliance.protocol.lane import LaneOutcome
+from appliance.speed.quality.quality_report import QualityReport, quality_report, quality_trouble
+from appliance.speed.quality.standard_canaries import standard_canaries
+from appliance.system.ports import LaneResponse, ProbeLane
+from appliance.wire.lane import LaneOutcome
 
 _log = logging.getLogger(__name__)
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from appliance.domain.measurements import TrafficSums
+from appliance.model.measurements import TrafficSums
 
 
 class RealTraffic:

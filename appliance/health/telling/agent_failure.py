@@ -16,18 +16,18 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Final, Protocol
 
-from appliance.adapters.files.durable import write_file
-from appliance.adapters.notify_client import NotifyClient
-from appliance.adapters.systemd.daemon import log_to_journal
-from appliance.adapters.target_names import TargetNamesFile
-from appliance.domain import paths
-from appliance.domain.alerts import Message, SendOutcome, SendResult
-from appliance.domain.errors import ApplianceError
-from appliance.domain.json_reader import decode_json
+from appliance.alerts.messages.box_messages import BoxWords, agent_back, agent_dead
 from appliance.health.clock import HealthClock, SystemHealthClock
 from appliance.health.telling.message_clock import message_clock
-from appliance.planning.alerting.messages.box_messages import BoxWords, agent_back, agent_dead
-from appliance.protocol.typed_json import from_json
+from appliance.model import paths
+from appliance.model.alerts import Message, SendOutcome, SendResult
+from appliance.model.errors import ApplianceError
+from appliance.model.json_reader import decode_json
+from appliance.system.files.durable import write_file
+from appliance.system.notify_client import NotifyClient
+from appliance.system.systemd.daemon import log_to_journal
+from appliance.system.target_names import TargetNamesFile
+from appliance.wire.typed_json import from_json
 
 _log = logging.getLogger(__name__)
 

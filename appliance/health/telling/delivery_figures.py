@@ -8,14 +8,14 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from appliance.adapters.sqlite.alert_store import AlertStore
-from appliance.adapters.sqlite.outbox_table import OutboxCounts
-from appliance.domain.alerts import OutboxState, TransitionKind
-from appliance.domain.targets import TargetStanding
+from appliance.alerts.book.alert_report import DeliveryReport
+from appliance.alerts.sending.outbox_rows import OutboxRow
 from appliance.health.clock import HealthClock
 from appliance.health.telling.heartbeat import HeartbeatFacts
-from appliance.planning.alerting.book.alert_report import DeliveryReport
-from appliance.planning.alerting.sending.outbox_rows import OutboxRow
+from appliance.model.alerts import OutboxState, TransitionKind
+from appliance.model.targets import TargetStanding
+from appliance.system.sqlite.alert_store import AlertStore
+from appliance.system.sqlite.outbox_table import OutboxCounts
 
 _EVERY_S: Final = 2.0
 _WITHIN_S: Final = 0.03

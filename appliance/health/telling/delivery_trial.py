@@ -7,8 +7,12 @@ is no state of the alert book: there is nothing to ack, and nobody is told that 
 from collections.abc import Sequence
 from typing import Final
 
-from appliance.adapters.sqlite.alert_store import AlertStore
-from appliance.domain.alerts import (
+from appliance.alerts.book.alert_book import AlertBook, Evaluation, Instant
+from appliance.alerts.sending.outbox_rows import WAITING, OutboxRow
+from appliance.health.clock import HealthClock
+from appliance.health.telling.delivery_figures import DeliveryFigures
+from appliance.health.watching.watchdog_loop import Watchdog
+from appliance.model.alerts import (
     BOX,
     AlertRule,
     Notice,
@@ -17,15 +21,11 @@ from appliance.domain.alerts import (
     Transition,
     TransitionKind,
 )
-from appliance.domain.errors import NotFoundError, PreconditionError
-from appliance.health.clock import HealthClock
-from appliance.health.telling.delivery_figures import DeliveryFigures
-from appliance.health.watching.watchdog_loop import Watchdog
-from appliance.planning.alerting.book.alert_book import AlertBook, Evaluation, Instant
-from appliance.planning.alerting.sending.outbox_rows import WAITING, OutboxRow
-from appliance.planning.wording import short
-from appliance.protocol.control import Exit
-from appliance.protocol.conversation.codec import ResultEvent
+from appliance.model.errors import NotFoundError, PreconditionError
+from appliance.model.wording import short
+from appliance.system.sqlite.alert_store import AlertStore
+from appliance.wire.control import Exit
+from appliance.wire.conversation.codec import ResultEvent
 
 _WITHIN_S: Final = 30.0
 _LOOK_EVERY_S: Final = 0.25

@@ -22,17 +22,17 @@ from functools import partial
 from pathlib import Path
 from typing import Final, Protocol
 
-from appliance.domain.alerts import Message, SendOutcome, SendResult
-from appliance.domain.errors import ApplianceError
-from appliance.domain.json_reader import decode_json
-from appliance.health.clock import HealthClock
-from appliance.planning.alerting.messages.box_messages import (
+from appliance.alerts.messages.box_messages import (
     BoxWords,
     box_back,
     box_silent,
     silent_sequence_id,
 )
-from appliance.protocol.typed_json import from_json
+from appliance.health.clock import HealthClock
+from appliance.model.alerts import Message, SendOutcome, SendResult
+from appliance.model.errors import ApplianceError
+from appliance.model.json_reader import decode_json
+from appliance.wire.typed_json import from_json
 
 _log = logging.getLogger(__name__)
 

@@ -3,13 +3,13 @@
 from collections.abc import Callable
 from typing import Final
 
-from appliance.adapters.sqlite.alert_store import AlertStore
-from appliance.domain.alerts import AlertRule, MessageAction, Transition, TransitionKind
-from appliance.planning.alerting.messages.action_tokens import (
+from appliance.alerts.messages.action_tokens import (
     SECRET_BYTES,
     ButtonAction,
     issue_token,
 )
+from appliance.model.alerts import AlertRule, MessageAction, Transition, TransitionKind
+from appliance.system.sqlite.alert_store import AlertStore
 
 ACT_PATH: Final = "/api/v1/act"
 """Path of the web process that takes tokens, below the declared address."""

@@ -3,11 +3,11 @@
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
-from appliance.domain.alerts import Message, MessageAction, Transition
+from appliance.alerts.messages.alert_message import Rendering, joint_message, message
+from appliance.alerts.messages.box_messages import BoxWords
+from appliance.alerts.sending.outbox import Delivery, DeliveryForm
 from appliance.health.clock import HealthClock
-from appliance.planning.alerting.messages.alert_message import Rendering, joint_message, message
-from appliance.planning.alerting.messages.box_messages import BoxWords
-from appliance.planning.alerting.sending.outbox import Delivery, DeliveryForm
+from appliance.model.alerts import Message, MessageAction, Transition
 
 MakeButtons = Callable[[Transition, float], Awaitable[tuple[MessageAction, ...]]]
 """Function that makes the buttons of a message about a transition, at a time."""

@@ -2,7 +2,7 @@
 
 A row is marked as being sent before the notifier has it, and settled after the notifier has answered: a
 process that is killed between the two sends it again, and loses none. What is sent next is decided by
-`appliance.planning.alerting.sending.outbox`.
+`appliance.alerts.sending.outbox`.
 """
 
 import asyncio
@@ -13,18 +13,18 @@ from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping,
 from contextlib import suppress
 from typing import Final, Protocol
 
-from appliance.domain.alerts import Message, OutboxState, SendOutcome, SendResult
-from appliance.domain.journal_events import JournalEvent, JournalField, event_fields
-from appliance.health.clock import HealthClock
-from appliance.planning.alerting.sending.outbox import (
+from appliance.alerts.sending.outbox import (
     Delivery,
     DeliveryForm,
     OutboxPlan,
     plan_deliveries,
 )
-from appliance.planning.alerting.sending.outbox_rows import OutboxRow, Settlement, begun, settled
-from appliance.planning.alerting.sending.target_health import TargetHealth
-from appliance.planning.status.journal_fields import transition_fields
+from appliance.alerts.sending.outbox_rows import OutboxRow, Settlement, begun, settled
+from appliance.alerts.sending.target_health import TargetHealth
+from appliance.health.clock import HealthClock
+from appliance.model.alerts import Message, OutboxState, SendOutcome, SendResult
+from appliance.model.journal_events import JournalEvent, JournalField, event_fields
+from appliance.status.journal_fields import transition_fields
 
 _log = logging.getLogger(__name__)
 

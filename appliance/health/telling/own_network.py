@@ -11,7 +11,7 @@ by the checks                  there are two or more `[[watch]]` entries on othe
 from collections.abc import Callable, Collection
 from typing import Final
 
-from appliance.planning.alerting.watchdog_rules.snapshot import BoxLook
+from appliance.alerts.watchdog_rules.snapshot import BoxLook
 
 _FEWEST: Final = 2
 """Services on other machines that are down at once for one cause; a single one may be down itself."""

@@ -22,13 +22,7 @@ import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
-from appliance.adapters.systemd.unit_reader import UnitReading
-from appliance.domain.errors import StoreError
-from appliance.domain.measurements import BoxGpus
-from appliance.domain.memory import GpuState
-from appliance.domain.names import GATEWAY_UNIT, SUPERVISOR_UNIT, unit_of
-from appliance.domain.observed import ActiveState
-from appliance.domain.profile import Catalogue
+from appliance.alerts.watchdog_rules.snapshot import BoxLook, DiskLook, ReadingKind
 from appliance.health.box_view import BoxView
 from appliance.health.clock import HealthClock
 from appliance.health.watching.engine_checks import CheckedEngine, EngineAnswers, EngineChecks
@@ -36,9 +30,15 @@ from appliance.health.watching.gpu_looks import foreign_pids, gpu_looks
 from appliance.health.watching.periodic_reading import PeriodicReading
 from appliance.health.watching.profile_looks import Observations, ProfileLooks
 from appliance.health.watching.watch_checks import WatchChecks
-from appliance.planning.alerting.watchdog_rules.snapshot import BoxLook, DiskLook, ReadingKind
-from appliance.planning.speeds import SpeedReport
-from appliance.protocol.audit_socket import Listener
+from appliance.model.errors import StoreError
+from appliance.model.measurements import BoxGpus
+from appliance.model.memory import GpuState
+from appliance.model.names import GATEWAY_UNIT, SUPERVISOR_UNIT, unit_of
+from appliance.model.observed import ActiveState
+from appliance.model.profile import Catalogue
+from appliance.speed.speeds import SpeedReport
+from appliance.system.systemd.unit_reader import UnitReading
+from appliance.wire.audit_socket import Listener
 
 _log = logging.getLogger(__name__)
 

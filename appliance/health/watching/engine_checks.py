@@ -17,10 +17,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from appliance.domain.errors import LaneAwayError, LaneBusyError
 from appliance.health.clock import HealthClock
-from appliance.ports import ProbeLane
-from appliance.protocol.lane import LaneOutcome
+from appliance.model.errors import LaneAwayError, LaneBusyError
+from appliance.system.ports import ProbeLane
+from appliance.wire.lane import LaneOutcome
 
 _EVERY_S: Final = 29.0
 _STANDS_S: Final = 60.0

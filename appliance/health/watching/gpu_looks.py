@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping
 
-from appliance.domain.gpu_health import GpuHealth
-from appliance.domain.measurements import BoxGpus, GpuEvidence, GpuSample
-from appliance.domain.memory import GpuState
-from appliance.domain.profile import Applied
-from appliance.planning.alerting.watchdog_rules.snapshot import GpuError, GpuHolder, GpuLook
+from appliance.alerts.watchdog_rules.snapshot import GpuError, GpuHolder, GpuLook
+from appliance.model.gpu_health import GpuHealth
+from appliance.model.measurements import BoxGpus, GpuEvidence, GpuSample
+from appliance.model.memory import GpuState
+from appliance.model.profile import Applied
 
 _HIDDEN_BYTES = 256 << 20
 """Memory that no process accounts for from which on the list of processes proves no absence."""

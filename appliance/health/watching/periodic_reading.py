@@ -5,8 +5,8 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Final, Generic, TypeVar
 
-from appliance.domain.errors import ApplianceError
 from appliance.health.clock import HealthClock
+from appliance.model.errors import ApplianceError
 
 _log = logging.getLogger(__name__)
 

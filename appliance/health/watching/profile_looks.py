@@ -5,20 +5,20 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Generic, TypeVar
 
-from appliance.adapters.systemd.unit_reader import UnitReading
-from appliance.domain.measurements import BoxGpus
-from appliance.domain.names import unit_of
-from appliance.domain.observed import ActiveState
-from appliance.domain.profile import Applied, Catalogue
-from appliance.domain.words import Mark
+from appliance.alerts.watchdog_rules.desired_state import is_desired
+from appliance.alerts.watchdog_rules.snapshot import ProfileLook, ReadingKind, UnitLook
 from appliance.health.box_view import BoxView, ProfileView
 from appliance.health.watching.engine_checks import EngineAnswers
 from appliance.health.watching.gpu_looks import held_bytes, is_on_its_gpus, used_uuids
-from appliance.planning.alerting.watchdog_rules.desired_state import is_desired
-from appliance.planning.alerting.watchdog_rules.snapshot import ProfileLook, ReadingKind, UnitLook
-from appliance.planning.speeds import SpeedReport
-from appliance.planning.status.stalls import Activity, Look, seen
-from appliance.protocol.sd_notify import is_patch_failure
+from appliance.model.measurements import BoxGpus
+from appliance.model.names import unit_of
+from appliance.model.observed import ActiveState
+from appliance.model.profile import Applied, Catalogue
+from appliance.model.words import Mark
+from appliance.speed.speeds import SpeedReport
+from appliance.status.stalls import Activity, Look, seen
+from appliance.system.systemd.unit_reader import UnitReading
+from appliance.wire.sd_notify import is_patch_failure
 
 T = TypeVar("T")
 _SERVING = frozenset({ActiveState.ACTIVE, ActiveState.RELOADING})

@@ -3,15 +3,15 @@
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from typing import Protocol
 
-from appliance.adapters.sqlite.state_store import StateStore
-from appliance.domain.measurements import MeasurementEvent
 from appliance.health.agent import HealthAgent
 from appliance.health.clock import HealthClock
-from appliance.planning.speeds import SpeedReport
-from appliance.planning.status.engine_events import EngineHistory
-from appliance.planning.status.speed_row import LOST_PHASES
-from appliance.planning.status.state_record import DEGRADED
+from appliance.model.measurements import MeasurementEvent
 from appliance.presentation.health_sections import UNRESPONSIVE
+from appliance.speed.speeds import SpeedReport
+from appliance.status.engine_events import EngineHistory
+from appliance.status.speed_row import LOST_PHASES
+from appliance.status.state_record import DEGRADED
+from appliance.system.sqlite.state_store import StateStore
 
 Document = Mapping[str, object] | None
 

@@ -6,18 +6,18 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from appliance.domain.errors import ApplianceError
-from appliance.domain.operations import Kind, Outcome
-from appliance.domain.words import Mark
-from appliance.health.watching.watchdog_loop import Watchdog
-from appliance.planning.alerting.book.alert_book import AlertBook, Evaluation, Instant
-from appliance.planning.alerting.book.stop_silences import (
+from appliance.alerts.book.alert_book import AlertBook, Evaluation, Instant
+from appliance.alerts.book.stop_silences import (
     StopByRequest,
     silence_stopped,
     started,
     unsilence_started,
 )
-from appliance.protocol.typed_json import JsonValueError, from_json
+from appliance.health.watching.watchdog_loop import Watchdog
+from appliance.model.errors import ApplianceError
+from appliance.model.operations import Kind, Outcome
+from appliance.model.words import Mark
+from appliance.wire.typed_json import JsonValueError, from_json
 
 _log = logging.getLogger(__name__)
 

@@ -11,12 +11,12 @@ from functools import partial
 from typing import Final
 from urllib.parse import urlsplit
 
-from appliance.domain.observed import ActiveState
-from appliance.domain.words import Mark
+from appliance.alerts.watchdog_rules.snapshot import UnitLook, WatchLook
 from appliance.health.clock import HealthClock
 from appliance.health.watching.periodic_reading import PeriodicReading
-from appliance.planning.alerting.watchdog_rules.snapshot import UnitLook, WatchLook
-from appliance.settings_snapshot import WatchSnapshot
+from appliance.model.observed import ActiveState
+from appliance.model.words import Mark
+from appliance.settings.snapshot import WatchSnapshot
 
 TIMEOUT_S: Final = 4.0
 """Time for an address of another machine, which may wake a disk first."""

@@ -2,7 +2,7 @@
 
 =======  ========================================================================================
 Look     at the box, every 10 s and soon after a change of the supervisor's status; bounded in time
-Judge    the rules find what is wrong, and the alert book what is told of it (planning.alerting)
+Judge    the rules find what is wrong, and the alert book what is told of it (alerts)
 Keep     states, transitions and outbox rows, in one transaction of the store
 Send     the sender is woken; it does the rest
 Feed     systemd's watchdog, after a whole turn: a loop that hangs, or whose every look fails, ends
@@ -19,11 +19,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import asdict
 from typing import Final, Protocol
 
-from appliance.domain.alerts import Severity, Transition
-from appliance.domain.json_reader import decode_json
-from appliance.domain.targets import TargetStanding
-from appliance.health.clock import HealthClock
-from appliance.planning.alerting.book.alert_book import (
+from appliance.alerts.book.alert_book import (
     AlertBook,
     AlertCircumstances,
     AlertPolicy,
@@ -31,11 +27,15 @@ from appliance.planning.alerting.book.alert_book import (
     Instant,
     evaluate,
 )
-from appliance.planning.alerting.watchdog_rules.snapshot import BoxLook
-from appliance.planning.alerting.watchdog_rules.watchdog import findings
-from appliance.planning.alerting.watchdog_rules.watchdog_memory import WatchdogMemory
-from appliance.planning.status.journal_fields import transition_fields
-from appliance.protocol.typed_json import from_json
+from appliance.alerts.watchdog_rules.snapshot import BoxLook
+from appliance.alerts.watchdog_rules.watchdog import findings
+from appliance.alerts.watchdog_rules.watchdog_memory import WatchdogMemory
+from appliance.health.clock import HealthClock
+from appliance.model.alerts import Severity, Transition
+from appliance.model.json_reader import decode_json
+from appliance.model.targets import TargetStanding
+from appliance.status.journal_fields import transition_fields
+from appliance.wire.typed_json import from_json
 
 _log = logging.getLogger(__name__)
 

@@ -1,6 +1,6 @@
 """Check of the GPUs before a start, through a child that may hang, die or be stopped.
 
-Rules of one check, which keeps to its time-out (`appliance.planning.memory` has the memory rule):
+Rules of one check, which keeps to its time-out (`appliance.switch.memory` has the memory rule):
 
 1. The sizes are read; they cost the driver microseconds. Too little memory: wait.
 2. Sizes that are no proof by themselves must stay sufficient for 50 ms.
@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from functools import partial
 
-from appliance.adapters.kernel.processes import HoldingProcess, control_group, unit_of_group
 from appliance.launch.admission.obstacles import (
     LARGE_BYTES,
     Obstacle,
@@ -27,15 +26,16 @@ from appliance.launch.admission.obstacles import (
     read_host,
     shortfall_sentence,
 )
-from appliance.planning.memory import fit
-from appliance.planning.memory.requirement import used
+from appliance.switch.memory import fit
+from appliance.switch.memory.requirement import used
+from appliance.system.kernel.processes import HoldingProcess, control_group, unit_of_group
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from appliance.adapters.gpus.sampler_client import Device, Reading, Sampler
-    from appliance.planning.memory.requirement import MemoryRequirement
+    from appliance.switch.memory.requirement import MemoryRequirement
+    from appliance.system.gpus.sampler_client import Device, Reading, Sampler
 
 _DRIVER_GRACE_S = 5.0
 """Time for a driver that is being loaded, or a GPU that is being reset."""
@@ -104,7 +104,7 @@ class GpuWatch:
         if self._dying is not None and self._dying.gone():
             self._dying = None
         if self._sampler is None and self._dying is None and self._clock() >= self._not_before:
-            from appliance.adapters.gpus.sampler_client import Sampler  # noqa: PLC0415
+            from appliance.system.gpus.sampler_client import Sampler  # noqa: PLC0415
 
             self._sampler = Sampler()
             self._asked_s = None
@@ -238,7 +238,7 @@ def _of_driver(sentence: str, *, kind: str = _DRIVER, patience_s: float | None =
 
 def _patience_s(kind: str, *, otherwise_s: float | None) -> float | None:
     """Return the time for which an error is tolerated; None: until the deadline."""
-    from appliance.adapters.gpus.states import DEVICE, LOST, NO_DRIVER, READER  # noqa: PLC0415
+    from appliance.system.gpus.states import DEVICE, LOST, NO_DRIVER, READER  # noqa: PLC0415
 
     known = {NO_DRIVER: _DRIVER_GRACE_S, LOST: _DRIVER_GRACE_S, DEVICE: None, READER: None}
     return known.get(kind, otherwise_s)
@@ -259,7 +259,7 @@ def _holders(device: Device) -> str:
 
 
 def _rest(unattributed_bytes: int) -> str:
-    from appliance.domain.amounts import size  # noqa: PLC0415
+    from appliance.model.amounts import size  # noqa: PLC0415
 
     if unattributed_bytes < LARGE_BYTES:
         return ""

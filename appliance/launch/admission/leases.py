@@ -15,8 +15,8 @@ import fcntl
 import os
 import time
 
-from appliance.domain.names import BACKEND_GROUP, is_lease_name
 from appliance.launch.program import UsageError
+from appliance.model.names import BACKEND_GROUP, is_lease_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

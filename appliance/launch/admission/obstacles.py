@@ -5,7 +5,10 @@ The GPUs are checked by `appliance.launch.admission.gpu_watch`.
 
 from __future__ import annotations
 
-from appliance.adapters.kernel.processes import (
+from appliance.model.names import unit_of
+from appliance.model.paths import GATE_SCRIPT
+from appliance.switch.memory import fit
+from appliance.system.kernel.processes import (
     HoldingProcess,
     command_words,
     control_group,
@@ -16,17 +19,14 @@ from appliance.adapters.kernel.processes import (
     resident_bytes,
     unit_of_group,
 )
-from appliance.adapters.kernel.text_files import meminfo
-from appliance.domain.names import unit_of
-from appliance.domain.paths import GATE_SCRIPT
-from appliance.planning.memory import fit
+from appliance.system.kernel.text_files import meminfo
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from appliance.launch.admission.leases import LeaseLock
-    from appliance.planning.memory.requirement import MemoryRequirement
+    from appliance.switch.memory.requirement import MemoryRequirement
 
     Amounts = Callable[[], Mapping[int, int]]
 

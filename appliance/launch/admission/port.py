@@ -18,14 +18,14 @@ from __future__ import annotations
 import _socket as sockets  # the module `socket` takes 3 ms of every start
 import os
 
-from appliance.adapters.kernel.processes import HoldingProcess, pids
 from appliance.launch.admission.obstacles import Obstacle, joined
+from appliance.system.kernel.processes import HoldingProcess, pids
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from appliance.adapters.kernel.tcp_listeners import PortSocket
+    from appliance.system.kernel.tcp_listeners import PortSocket
 
 LISTENER_GRACE_S = 3.0
 """Time for a process that listens: one that has been stopped ends within seconds, a stranger does not."""
@@ -102,7 +102,7 @@ class PortWatch:
         return True
 
     def _look(self) -> Obstacle:
-        from appliance.adapters.kernel import tcp_listeners  # noqa: PLC0415
+        from appliance.system.kernel import tcp_listeners  # noqa: PLC0415
 
         found = list((self._sockets_on or tcp_listeners.sockets_on)(self.number))
         if listeners := [one for one in found if one.is_listening]:
@@ -133,7 +133,7 @@ class PortWatch:
 
 def _owners(sockets: Sequence[PortSocket]) -> str:
     """Return the processes that have one of these sockets open, in one phrase."""
-    from appliance.adapters.kernel.tcp_listeners import open_sockets  # noqa: PLC0415
+    from appliance.system.kernel.tcp_listeners import open_sockets  # noqa: PLC0415
 
     numbers = {one.inode for one in sockets if one.inode}
     found = [HoldingProcess(pid) for pid in pids() if not numbers.isdisjoint(open_sockets(pid))]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 
 from appliance.launch.admission import obstacles
-from appliance.planning.memory import fit
+from appliance.switch.memory import fit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from appliance.launch.admission.leases import LeaseLock
     from appliance.launch.admission.obstacles import Obstacle
     from appliance.launch.admission.port import PortWatch
-    from appliance.planning.memory.requirement import MemoryRequirement
+    from appliance.switch.memory.requirement import MemoryRequirement
 
 _FIRST_PAUSE_S = 0.002
 _LAST_PAUSE_S = 0.05
@@ -106,7 +106,7 @@ class Release:
         port = "" if self._port is None else self._port.change_text()
         if self.first_held is None:
             return port
-        from appliance.domain.amounts import size_change  # noqa: PLC0415
+        from appliance.model.amounts import size_change  # noqa: PLC0415
 
         memory = f"{size_change(self.first_held, self.held)} in {self.waited_s:.1f} s"
         return f"{memory}, {port}" if port else memory
@@ -144,7 +144,7 @@ class Release:
     def _sentence(self, obstacle: Obstacle) -> str:
         if not obstacle.is_memory:
             return obstacle.status
-        from appliance.domain.amounts import size, size_change  # noqa: PLC0415
+        from appliance.model.amounts import size, size_change  # noqa: PLC0415
 
         first, now = self.first_held or 0, self.held
         held = size(now) if first == now else size_change(first, now)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from appliance.domain.amounts import size, size_of_total
-from appliance.planning.memory import fit
+from appliance.model.amounts import size, size_of_total
+from appliance.switch.memory import fit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from appliance.planning.memory.fit import Shortfall
+    from appliance.switch.memory.fit import Shortfall
 
 
 def sentence_of(short: Shortfall) -> str:

@@ -14,9 +14,9 @@ import os
 import re
 from itertools import islice
 
-from appliance.adapters.files.regular import read_small_file
-from appliance.domain.engine_build import EngineBuild
-from appliance.protocol.build_record import MOST_OPTIONS
+from appliance.model.engine_build import EngineBuild
+from appliance.system.files.regular import read_small_file
+from appliance.wire.build_record import MOST_OPTIONS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

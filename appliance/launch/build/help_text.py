@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import re
 
-from appliance.domain.engine_build import is_option
-from appliance.protocol.build_record import MOST_OPTIONS, MOST_VALUES
+from appliance.model.engine_build import is_option
+from appliance.wire.build_record import MOST_OPTIONS, MOST_VALUES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class HelpText:
 
     def __init__(self, text: str) -> None:
         self.options: dict[str, tuple[str, ...] | None] = {}
-        """As `appliance.domain.engine_build.EngineBuild` has them, as is the next."""
+        """As `appliance.model.engine_build.EngineBuild` has them, as is the next."""
         self.removed: dict[str, str] = {}
         for names, hint, description in _entries(text.splitlines()):
             kept = names[: MOST_OPTIONS - len(self.options) - len(self.removed)]

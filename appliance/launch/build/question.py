@@ -6,11 +6,11 @@ import os
 import re
 import time
 
-from appliance.adapters.build_records import is_current, read_record
-from appliance.adapters.files.regular import stamp
-from appliance.domain.engine_build import DISTRIBUTION_QUESTION, HELP_QUESTION, EngineBuild
 from appliance.launch.program import UsageError
-from appliance.protocol.build_record import BuildRecord
+from appliance.model.engine_build import DISTRIBUTION_QUESTION, HELP_QUESTION, EngineBuild
+from appliance.system.build_records import is_current, read_record
+from appliance.system.files.regular import stamp
+from appliance.wire.build_record import BuildRecord
 
 _TIMEOUT_S = 20.0
 _ASK_AGAIN_S = 3600.0

@@ -15,12 +15,12 @@ import socket
 import struct
 import time
 
-from appliance.adapters.kernel.processes import group_name, user_name
-from appliance.adapters.kernel.text_files import PROC, read
-from appliance.domain.json_reader import decode_json, parse_object
-from appliance.domain.names import is_service
 from appliance.launch.program import WARNING, say
-from appliance.protocol.run_request import BadRequest, Request
+from appliance.model.json_reader import decode_json, parse_object
+from appliance.model.names import is_service
+from appliance.system.kernel.processes import group_name, user_name
+from appliance.system.kernel.text_files import PROC, read
+from appliance.wire.run_request import BadRequest, Request
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

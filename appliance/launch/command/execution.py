@@ -11,7 +11,7 @@ import select
 import signal
 import time
 
-from appliance.protocol.run_request import EX_NOT_EXECUTABLE, EX_NOT_FOUND
+from appliance.wire.run_request import EX_NOT_EXECUTABLE, EX_NOT_FOUND
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
     from appliance.launch.command.caller_connection import CallerConnection, PeerCredentials
-    from appliance.protocol.run_request import Request
+    from appliance.wire.run_request import Request
 
 _STOPPED = "it was stopped"
 _LAST_STDIO = 2

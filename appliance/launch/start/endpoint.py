@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import socket
 
-from appliance.adapters.kernel.processes import members
-from appliance.adapters.kernel.tcp_listeners import open_sockets, tcp_listeners
-from appliance.adapters.kernel.text_files import PROC, read_all
+from appliance.system.kernel.processes import members
+from appliance.system.kernel.tcp_listeners import open_sockets, tcp_listeners
+from appliance.system.kernel.text_files import PROC, read_all
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

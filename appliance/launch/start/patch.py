@@ -1,7 +1,7 @@
 """Patch hook: a command that must report every expected patch as applied.
 
 A patch that silently did not apply makes a model slower or wrong without a trace, so a start
-without proof is refused (`appliance.domain.patch_report`).
+without proof is refused (`appliance.model.patch_report`).
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import subprocess
 import sys
 import time
 
-from appliance.adapters.kernel.processes import control_group
-from appliance.domain.patch_report import missing
 from appliance.launch.start.progress import ProgressSampler
-from appliance.protocol.sd_notify import extend, notify
+from appliance.model.patch_report import missing
+from appliance.system.kernel.processes import control_group
+from appliance.wire.sd_notify import extend, notify
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -25,8 +25,8 @@ from __future__ import annotations
 import os
 import time
 
-from appliance.adapters.kernel.processes import members
-from appliance.adapters.kernel.text_files import PROC, read
+from appliance.system.kernel.processes import members
+from appliance.system.kernel.text_files import PROC, read
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

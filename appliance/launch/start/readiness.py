@@ -11,12 +11,12 @@ import os
 import select
 import time
 
-from appliance.adapters.kernel.processes import control_group
-from appliance.domain.amounts import size
 from appliance.launch.program import INFO, WARNING, say
 from appliance.launch.start.endpoint import EngineEndpoint
 from appliance.launch.start.progress import ProgressSampler
-from appliance.protocol.sd_notify import barrier, extend, load_status, notify, ready_status
+from appliance.model.amounts import size
+from appliance.system.kernel.processes import control_group
+from appliance.wire.sd_notify import barrier, extend, load_status, notify, ready_status
 
 _QUICK_PAUSE_S = 0.005
 _QUICK_FOR_S = 1.0

@@ -10,16 +10,16 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Final, Protocol
 
-from appliance.adapters.token_client import TokenOwners
-from appliance.domain.errors import ApplianceError, BusyError, UnreachableError
-from appliance.domain.operators import TokenOperator
-from appliance.protocol.acting_request import ActingRequest
-from appliance.protocol.control_events import AcceptedEvent, EndedEvent
-from appliance.protocol.conversation.async_client import open_conversation
-from appliance.protocol.conversation.codec import ErrorEvent, RequestRefusedError, ResultEvent
-from appliance.protocol.health_socket import HealthEvent, ProbeNowRequest
-from appliance.protocol.token_socket import TOKEN
-from appliance.protocol.view_socket import VIEW
+from appliance.model.errors import ApplianceError, BusyError, UnreachableError
+from appliance.model.operators import TokenOperator
+from appliance.system.token_client import TokenOwners
+from appliance.wire.acting_request import ActingRequest
+from appliance.wire.control_events import AcceptedEvent, EndedEvent
+from appliance.wire.conversation.async_client import open_conversation
+from appliance.wire.conversation.codec import ErrorEvent, RequestRefusedError, ResultEvent
+from appliance.wire.health_socket import HealthEvent, ProbeNowRequest
+from appliance.wire.token_socket import TOKEN
+from appliance.wire.view_socket import VIEW
 
 _log = logging.getLogger(__name__)
 
@@ -42,11 +42,11 @@ class BoxActions(Protocol):
         ...
 
     async def operate(self, acting: ActingRequest) -> Begun:
-        """Send a request of `appliance.protocol.token_socket` to the supervisor; the operation goes on."""
+        """Send a request of `appliance.wire.token_socket` to the supervisor; the operation goes on."""
         ...
 
     async def ask_agent(self, acting: ActingRequest) -> ResultEvent:
-        """Send a request of `appliance.protocol.view_socket` to the health agent."""
+        """Send a request of `appliance.wire.view_socket` to the health agent."""
         ...
 
     async def begin_probe(self, token: str, name: str) -> None:

@@ -10,10 +10,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, Protocol
 
-from appliance.adapters.front_client import FrontClient
-from appliance.domain.errors import BackendError, BusyError
-from appliance.domain.json_reader import decode_json
-from appliance.planning.probing.event_stream import EventStreamParser, text_of_choice
+from appliance.model.errors import BackendError, BusyError
+from appliance.model.json_reader import decode_json
+from appliance.speed.probing.event_stream import EventStreamParser, text_of_choice
+from appliance.system.front_client import FrontClient
 
 MOST_PROMPT: Final = 8000
 """Characters of a prompt."""

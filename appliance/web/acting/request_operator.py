@@ -17,8 +17,8 @@ from typing import Final
 
 from fastapi import Request
 
-from appliance.domain.errors import BusyError, PermissionDeniedError
-from appliance.domain.operators import TokenOperator
+from appliance.model.errors import BusyError, PermissionDeniedError
+from appliance.model.operators import TokenOperator
 from appliance.web.acting.box_actions import BoxActions
 from appliance.web.problem import ProblemError
 

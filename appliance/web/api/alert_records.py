@@ -5,13 +5,6 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query
 from starlette.responses import JSONResponse
 
-from appliance.protocol.alert_requests import (
-    MOST_RECORDS,
-    AlertRequest,
-    AlertsRequest,
-    OutboxRequest,
-)
-from appliance.protocol.conversation.codec import RequestRefusedError
 from appliance.web.api.answers import (
     AlertDocument,
     AlertsDocument,
@@ -21,6 +14,13 @@ from appliance.web.api.answers import (
 )
 from appliance.web.box_documents import BoxSource
 from appliance.web.problem import ProblemError
+from appliance.wire.alert_requests import (
+    MOST_RECORDS,
+    AlertRequest,
+    AlertsRequest,
+    OutboxRequest,
+)
+from appliance.wire.conversation.codec import RequestRefusedError
 
 AlertId = Annotated[
     str, Path(description="Short id of an alert.", examples=["A17"], pattern=r"^A[0-9]{1,9}$")

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from appliance.planning.status.document import (
+from appliance.status.document import (
     OperationsSection,
     RecordedOperation,
     StatusDocument,

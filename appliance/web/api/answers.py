@@ -1,26 +1,26 @@
 """Answers of the API as the OpenAPI document describes them: types, examples and errors.
 
 Documents pass as the daemons have sent them; no model is made of them, so their types
-(`appliance.planning`, `appliance.domain`) are described here by reference.
+(`appliance.status`, `appliance.model`) are described here by reference.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypedDict
 
-from appliance.planning.alerting.book.alert_report import AlertRow, DeliveryReport
-from appliance.planning.alerting.sending.outbox_rows import OutboxRow
-from appliance.planning.speeds import BaselineReport, SpeedReport
-from appliance.planning.status.document import (
+from appliance.alerts.book.alert_report import AlertRow, DeliveryReport
+from appliance.alerts.sending.outbox_rows import OutboxRow
+from appliance.speed.speeds import BaselineReport, SpeedReport
+from appliance.status.document import (
     AlertSection,
     OperationsSection,
     ProfileRow,
     RecordedOperation,
     StatusDocument,
 )
-from appliance.protocol.alert_requests import AlertEvent
-from appliance.protocol.health_socket import MeasuredEvent
 from appliance.web.problem import PROBLEM_TYPE, ProblemDocument
+from appliance.wire.alert_requests import AlertEvent
+from appliance.wire.health_socket import MeasuredEvent
 
 JSON: Final = "application/json"
 """Media type of an answer."""

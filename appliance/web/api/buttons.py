@@ -6,17 +6,17 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Path
 from starlette.responses import HTMLResponse, JSONResponse
 
-from appliance.domain.errors import ApplianceError
-from appliance.planning.alerting.messages.action_tokens import (
+from appliance.alerts.messages.action_tokens import (
     MOST_TOKEN_CHARACTERS,
     ButtonAction,
     present_token,
 )
-from appliance.protocol.alert_requests import ActRequest
-from appliance.protocol.conversation.codec import RequestRefusedError
+from appliance.model.errors import ApplianceError
 from appliance.web.api.answers import ActionDocument, AnswerExample, problems, responses_of
 from appliance.web.box_documents import BoxSource
 from appliance.web.problem import ProblemError
+from appliance.wire.alert_requests import ActRequest
+from appliance.wire.conversation.codec import RequestRefusedError
 
 BUTTONS: Final = "/api/v1/act"
 _QUESTIONS: Final = {

@@ -11,18 +11,23 @@ from fastapi.security import HTTPBearer
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 from starlette.responses import JSONResponse
 
-from appliance.domain.record import Record
-from appliance.domain.words import Mark
-from appliance.planning.alerting.book.silences import LONGEST_SILENCE_S
-from appliance.protocol.acting_request import MOST_KEY_CHARACTERS, ActingRequest
-from appliance.protocol.alert_requests import (
+from appliance.alerts.book.silences import LONGEST_SILENCE_S
+from appliance.model.record import Record
+from appliance.model.words import Mark
+from appliance.web.acting.box_actions import Begun, BoxActions
+from appliance.web.acting.request_operator import RequestOperator, operator_of_request
+from appliance.web.api import answer_examples
+from appliance.web.api.answers import problems
+from appliance.web.problem import ProblemError
+from appliance.wire.acting_request import MOST_KEY_CHARACTERS, ActingRequest
+from appliance.wire.alert_requests import (
     SILENCE_S,
     AckRequest,
     SilenceRequest,
     TestAlertRequest,
     UnsilenceRequest,
 )
-from appliance.protocol.control_requests import (
+from appliance.wire.control_requests import (
     CancelRequest,
     CutRequest,
     MarkRequest,
@@ -30,12 +35,7 @@ from appliance.protocol.control_requests import (
     StopRequest,
     SwitchRequest,
 )
-from appliance.protocol.conversation.codec import ResultEvent
-from appliance.web.acting.box_actions import Begun, BoxActions
-from appliance.web.acting.request_operator import RequestOperator, operator_of_request
-from appliance.web.api import answer_examples
-from appliance.web.api.answers import problems
-from appliance.web.problem import ProblemError
+from appliance.wire.conversation.codec import ResultEvent
 
 _MOST_NAME: Final = 64
 _MOST_PROFILES: Final = 64

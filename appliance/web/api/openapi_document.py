@@ -5,9 +5,9 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from appliance.protocol.json_schemas import SchemaDeriver
 from appliance.web.api.answer_examples import EXAMPLES
 from appliance.web.api.answers import SCHEMAS, TYPES
+from appliance.wire.json_schemas import SchemaDeriver
 
 
 def openapi_document(application: FastAPI) -> dict[str, Any]:

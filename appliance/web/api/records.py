@@ -6,18 +6,8 @@ from typing import Annotated, Any, Final
 from fastapi import APIRouter, Path, Query
 from starlette.responses import JSONResponse
 
-from appliance.domain.words import Series
-from appliance.planning.status.document import OperationsSection, RecordedOperation
-from appliance.protocol.alert_requests import MOST_RECORDS, AlertEvent
-from appliance.protocol.health_socket import (
-    HistoryRequest,
-    MeasuredEvent,
-    MeasurementEventsRequest,
-    StateRecordRequest,
-)
-from appliance.protocol.json_values import object_in
-from appliance.protocol.operation_requests import MOST_OPERATIONS, OperationsRequest
-from appliance.protocol.status_socket import RecordedOperationRequest
+from appliance.model.words import Series
+from appliance.status.document import OperationsSection, RecordedOperation
 from appliance.web.api.answers import (
     AnswerExample,
     EventsDocument,
@@ -28,6 +18,16 @@ from appliance.web.api.answers import (
 from appliance.web.api.resources import MOST_NAME
 from appliance.web.box_documents import BoxSource
 from appliance.web.problem import ProblemError
+from appliance.wire.alert_requests import MOST_RECORDS, AlertEvent
+from appliance.wire.health_socket import (
+    HistoryRequest,
+    MeasuredEvent,
+    MeasurementEventsRequest,
+    StateRecordRequest,
+)
+from appliance.wire.json_values import object_in
+from appliance.wire.operation_requests import MOST_OPERATIONS, OperationsRequest
+from appliance.wire.status_socket import RecordedOperationRequest
 
 _DAY_S: Final = 86_400.0
 _MOST_UNIX_S: Final = 1e11

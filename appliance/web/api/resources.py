@@ -5,12 +5,10 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path
 from starlette.responses import JSONResponse
 
-from appliance.planning.status.document import StatusDocument
-from appliance.planning.wording import no_such_profile, short
+from appliance.model.wording import no_such_profile, short
 from appliance.presentation.alert_texts import alerts_of
 from appliance.presentation.health_sections import speed_section, without_speeds
-from appliance.protocol.json_values import Json, objects_in, text_in, texts_in
-from appliance.protocol.status_socket import ClientRequestsRequest
+from appliance.status.document import StatusDocument
 from appliance.web.api.answers import (
     AnswerExample,
     ClientRequestsDocument,
@@ -22,6 +20,8 @@ from appliance.web.api.answers import (
 )
 from appliance.web.box_documents import BoxDocuments, BoxSource
 from appliance.web.problem import ProblemError
+from appliance.wire.json_values import Json, objects_in, text_in, texts_in
+from appliance.wire.status_socket import ClientRequestsRequest
 
 _AGENT_AWAY = "the health agent does not answer: sudo systemctl start appliance-health"
 MOST_NAME = 48

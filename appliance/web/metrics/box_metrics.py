@@ -2,11 +2,11 @@
 
 from typing import Final, get_args
 
-from appliance.domain.words import Mark
-from appliance.planning.status.document import ProfileState, VerdictState
-from appliance.protocol.json_values import Json, number_in, object_in, objects_in, text_in
+from appliance.model.words import Mark
+from appliance.status.document import ProfileState, VerdictState
 from appliance.web.metrics import metric_table as table
 from appliance.web.metrics.metric_families import MetricFamilies
+from appliance.wire.json_values import Json, number_in, object_in, objects_in, text_in
 
 PROFILE_STATES: Final = get_args(ProfileState)
 VERDICTS: Final = get_args(VerdictState)

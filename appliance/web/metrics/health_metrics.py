@@ -2,9 +2,11 @@
 
 from typing import Final
 
-from appliance.domain.alerts import Severity
-from appliance.planning.status.speed_row import DECODE, PREFILL, speed_row
-from appliance.protocol.json_values import (
+from appliance.model.alerts import Severity
+from appliance.status.speed_row import DECODE, PREFILL, speed_row
+from appliance.web.metrics import metric_table as table
+from appliance.web.metrics.metric_families import MetricFamilies, rows_in
+from appliance.wire.json_values import (
     Json,
     number_in,
     object_in,
@@ -12,8 +14,6 @@ from appliance.protocol.json_values import (
     text_in,
     texts_in,
 )
-from appliance.web.metrics import metric_table as table
-from appliance.web.metrics.metric_families import MetricFamilies, rows_in
 
 _MEGAHERTZ: Final = 1e6
 

@@ -6,8 +6,8 @@ from typing import assert_never
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
-from appliance.protocol.json_values import Json, number_in, object_in
 from appliance.web.metrics.metric_table import METRICS, Metric, MetricKind
+from appliance.wire.json_values import Json, number_in, object_in
 
 Family = GaugeMetricFamily | CounterMetricFamily | HistogramMetricFamily
 

@@ -2,9 +2,9 @@
 
 from typing import Final
 
-from appliance.protocol.json_values import Json, number_in, object_in
 from appliance.web.metrics import metric_table as table
 from appliance.web.metrics.metric_families import MetricFamilies, bounds_in, rows_in
+from appliance.wire.json_values import Json, number_in, object_in
 
 _FIGURES: Final = (
     (table.REQUESTS, "requests"),

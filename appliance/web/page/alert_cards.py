@@ -4,14 +4,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from appliance.planning.status.document import AlertSection
 from appliance.presentation.alert_texts import (
     alert_severity,
     alert_text,
     silence_text,
     subject_name,
 )
-from appliance.protocol.json_values import Json, text_in, texts_in
+from appliance.status.document import AlertSection
+from appliance.wire.json_values import Json, text_in, texts_in
 
 _SEVERITIES: Final = frozenset({"critical", "warning", "info"})
 

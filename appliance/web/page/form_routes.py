@@ -22,18 +22,21 @@ from fastapi import APIRouter, Request
 from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from appliance.domain.errors import (
+from appliance.model.errors import (
     ApplianceError,
     BadRequestError,
     BusyError,
     PermissionDeniedError,
 )
-from appliance.domain.names import is_request_id
-from appliance.domain.words import Mark
-from appliance.planning.wording import printable
-from appliance.protocol.acting_request import ActingRequest
-from appliance.protocol.alert_requests import AckRequest, SilenceRequest
-from appliance.protocol.control_requests import (
+from appliance.model.names import is_request_id
+from appliance.model.wording import printable
+from appliance.model.words import Mark
+from appliance.web.acting.box_actions import BoxActions
+from appliance.web.page.page_renderer import OperatorView, PageRenderer
+from appliance.web.page.page_sessions import LASTS_S, Session, Sessions
+from appliance.wire.acting_request import ActingRequest
+from appliance.wire.alert_requests import AckRequest, SilenceRequest
+from appliance.wire.control_requests import (
     CancelRequest,
     CutRequest,
     MarkRequest,
@@ -41,10 +44,7 @@ from appliance.protocol.control_requests import (
     StopRequest,
     SwitchRequest,
 )
-from appliance.protocol.conversation.codec import ResultEvent
-from appliance.web.acting.box_actions import BoxActions
-from appliance.web.page.page_renderer import OperatorView, PageRenderer
-from appliance.web.page.page_sessions import LASTS_S, Session, Sessions
+from appliance.wire.conversation.codec import ResultEvent
 
 COOKIE: Final = "appliance-session"
 PAGE: Final = "/"

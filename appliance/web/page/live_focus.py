@@ -10,22 +10,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from appliance.domain.errors import UnreachableError
-from appliance.domain.measurements import Probe
-from appliance.protocol.conversation.async_client import details_of, open_conversation
-from appliance.protocol.conversation.codec import ErrorEvent, RequestRefusedError
-from appliance.protocol.health_socket import (
+from appliance.model.errors import UnreachableError
+from appliance.model.measurements import Probe
+from appliance.web.live_box import FRESH_S, WITHIN_S, LastAnswer
+from appliance.web.page.page_documents import FocusDocuments
+from appliance.wire.conversation.async_client import details_of, open_conversation
+from appliance.wire.conversation.codec import ErrorEvent, RequestRefusedError
+from appliance.wire.health_socket import (
     HistoryRequest,
     MeasurementsRequest,
     StateRecordRequest,
     StoredProbeEvent,
 )
-from appliance.protocol.json_values import Json, objects_in, texts_in
-from appliance.protocol.operation_requests import OperationsRequest
-from appliance.protocol.status_socket import STATUS, ClientRequestsRequest, LogTailRequest
-from appliance.protocol.view_socket import VIEW
-from appliance.web.live_box import FRESH_S, WITHIN_S, LastAnswer
-from appliance.web.page.page_documents import FocusDocuments
+from appliance.wire.json_values import Json, objects_in, texts_in
+from appliance.wire.operation_requests import OperationsRequest
+from appliance.wire.status_socket import STATUS, ClientRequestsRequest, LogTailRequest
+from appliance.wire.view_socket import VIEW
 
 HISTORY_S: Final = 7 * 86_400.0
 _SPAN_S: Final = 3600.0

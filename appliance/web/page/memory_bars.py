@@ -4,10 +4,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from appliance.domain.amounts import size, size_of_total
-from appliance.planning.wording import joined
+from appliance.model.amounts import size, size_of_total
+from appliance.model.wording import joined
 from appliance.presentation.box_texts import holder_amounts
-from appliance.protocol.json_values import Json, number_in, object_in, objects_in, text_in, texts_in
+from appliance.wire.json_values import Json, number_in, object_in, objects_in, text_in, texts_in
 
 _SHADES: Final = 6
 """Number of fills of the style sheet for holders (``fill-0`` …)."""

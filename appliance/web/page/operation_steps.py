@@ -4,10 +4,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from appliance.domain.amounts import duration
-from appliance.domain.operations import Kind, Phase
+from appliance.model.amounts import duration
+from appliance.model.operations import Kind, Phase
 from appliance.presentation.box_texts import PHASE_LABELS, operation_text, progress_text
-from appliance.protocol.json_values import Json, number_in, text_in
+from appliance.wire.json_values import Json, number_in, text_in
 
 _STOPPING: Final = (Phase.PREFLIGHT, Phase.HOLD, Phase.DRAIN, Phase.STOP, Phase.RELEASE)
 _STARTING: Final = (Phase.START, Phase.LOAD, Phase.WARM_UP, Phase.VERIFY)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Protocol
 
-from appliance.domain.measurements import Probe
+from appliance.model.measurements import Probe
 from appliance.web.box_documents import BoxDocuments, Document
 
 

@@ -7,7 +7,7 @@ from typing import Final
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
-from appliance.domain.words import Mark
+from appliance.model.words import Mark
 from appliance.web.page.page_view import PageView
 
 _TEMPLATES: Final = files("appliance.web.page") / "templates"

@@ -4,11 +4,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final, cast
 
-from appliance.domain.amounts import age
-from appliance.domain.measurements import Probe, rate_of
-from appliance.domain.words import Series
-from appliance.planning.status.document import StatusDocument
-from appliance.planning.status.speed_row import rate_text
+from appliance.model.amounts import age
+from appliance.model.measurements import Probe, rate_of
+from appliance.model.words import Series
 from appliance.presentation.alert_texts import delivery_line
 from appliance.presentation.box_texts import (
     gateway_lines,
@@ -22,7 +20,8 @@ from appliance.presentation.clock_times import local_minute, utc_second
 from appliance.presentation.health_sections import alert_section, speed_section, without_speeds
 from appliance.presentation.speed_history import History, history_in
 from appliance.presentation.status_markdown import markdown_lines
-from appliance.protocol.json_values import Json, number_in, text_in
+from appliance.status.document import StatusDocument
+from appliance.status.speed_row import rate_text
 from appliance.web.box_documents import BoxDocuments, Document
 from appliance.web.page.alert_cards import AlertsView, alerts_view
 from appliance.web.page.ansi_text import TextSpan, log_view
@@ -33,6 +32,7 @@ from appliance.web.page.profile_cards import ProfileCard, TrafficCard, profile_c
 from appliance.web.page.rate_chart import ChartMark, RateChart, rate_chart
 from appliance.web.page.request_rows import RequestsView, requests_view
 from appliance.web.page.state_bars import StateBar, state_bars
+from appliance.wire.json_values import Json, number_in, text_in
 
 STALE_S: Final = 5.0
 """Age from which a document is told as old: while its daemon answers, none is older than two seconds."""

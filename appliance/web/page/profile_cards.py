@@ -4,8 +4,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from appliance.planning.status.document import ProfileRow, StatusDocument
-from appliance.planning.status.speed_row import speed_row
 from appliance.presentation.box_texts import (
     SHORT,
     STATE_GLYPHS,
@@ -16,7 +14,9 @@ from appliance.presentation.box_texts import (
     traffic_text,
 )
 from appliance.presentation.speed_texts import figures_text, loss_text
-from appliance.protocol.json_values import Json, number_in, object_in, objects_in, text_in
+from appliance.status.document import ProfileRow, StatusDocument
+from appliance.status.speed_row import speed_row
+from appliance.wire.json_values import Json, number_in, object_in, objects_in, text_in
 
 _MARKS_UP: Final = frozenset({"serving", "unresponsive", "loading", "restarting"})
 

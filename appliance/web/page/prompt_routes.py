@@ -18,9 +18,9 @@ from starlette.responses import (
     StreamingResponse,
 )
 
-from appliance.domain.errors import ApplianceError, BadRequestError
-from appliance.domain.names import is_profile_name
-from appliance.planning.wording import printable
+from appliance.model.errors import ApplianceError, BadRequestError
+from appliance.model.names import is_profile_name
+from appliance.model.wording import printable
 from appliance.web.acting.box_actions import BoxActions
 from appliance.web.acting.prompt_trials import MOST_PROMPT, PromptTrials
 from appliance.web.page.form_routes import LOGIN, Fields, SignedIn, own_form

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from appliance.planning.history import RateSummary, fitted
-from appliance.planning.status.speed_row import band_text, rate_text
 from appliance.presentation.clock_times import local_minute
 from appliance.presentation.speed_history import History
-from appliance.protocol.json_values import number_in
+from appliance.status.history import RateSummary, fitted
+from appliance.status.speed_row import band_text, rate_text
+from appliance.wire.json_values import number_in
 
 MOST_POINTS: Final = 170
 """Points of a chart: one an hour for a week."""

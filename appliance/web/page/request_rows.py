@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Final
 
-from appliance.domain.amounts import age
-from appliance.protocol.json_values import Json, number_in, objects_in, text_in
+from appliance.model.amounts import age
+from appliance.wire.json_values import Json, number_in, objects_in, text_in
 
 _APIS: Final = {"anthropic": "messages"}
 """Names of APIs that clients know by another one."""

@@ -20,10 +20,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from appliance.planning.status.document import ProfileRow
-from appliance.planning.status.state_record import GAP_S
 from appliance.presentation.clock_times import local_minute
-from appliance.protocol.json_values import Json, number_in, object_in, text_in, texts_in
+from appliance.status.document import ProfileRow
+from appliance.status.state_record import GAP_S
+from appliance.wire.json_values import Json, number_in, object_in, text_in, texts_in
 
 DAYS: Final = 7
 _LENGTH_S: Final = DAYS * 86_400.0

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from appliance.adapters.kernel.processes import backend_unit
 from appliance.auditor.listener_audit import audit_listeners
-from appliance.domain.errors import ApplianceError
-from appliance.protocol.audit_socket import Listener
+from appliance.model.errors import ApplianceError
+from appliance.system.kernel.processes import backend_unit
+from appliance.wire.audit_socket import Listener
 
 ME = os.getpid()
 GONE = 4_000_000

@@ -7,20 +7,20 @@ from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import cast
 
+from appliance.alerts.book.alert_context import AlertCircumstances
+from appliance.alerts.book.alert_report import open_alerts
+from appliance.alerts.messages.alert_message import Rendering, message
+from appliance.alerts.watchdog_rules.snapshot import OperationLook
 from appliance.cli.alert_lines import profile_alert_lines
 from appliance.cli.live.box_sections import alert_section_lines
 from appliance.cli.terminal import Terminal
-from appliance.domain.alerts import TransitionKind
-from appliance.planning.alerting.book.alert_context import AlertCircumstances
-from appliance.planning.alerting.book.alert_report import open_alerts
-from appliance.planning.alerting.messages.alert_message import Rendering, message
-from appliance.planning.alerting.watchdog_rules.snapshot import OperationLook
-from appliance.planning.status.document import StatusDocument
+from appliance.model.alerts import TransitionKind
 from appliance.presentation.box_texts import header
 from appliance.presentation.health_sections import alert_section
 from appliance.presentation.status_markdown import markdown_lines
-from appliance.protocol.conversation.codec import ResultEvent
+from appliance.status.document import StatusDocument
 from appliance.web.page.alert_cards import alerts_view
+from appliance.wire.conversation.codec import ResultEvent
 from tests.fakes.alert_answers import alerts_answer
 from tests.fakes.alert_rounds import AlertRounds, bad, good
 from tests.fakes.cli_box import CliBox

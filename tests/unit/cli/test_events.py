@@ -5,9 +5,9 @@ import subprocess
 
 import pytest
 
-from appliance.protocol.alert_requests import AlertEvent
-from appliance.protocol.conversation.codec import ErrorEvent, ResultEvent
-from appliance.protocol.health_socket import MeasuredEvent
+from appliance.wire.alert_requests import AlertEvent
+from appliance.wire.conversation.codec import ErrorEvent, ResultEvent
+from appliance.wire.health_socket import MeasuredEvent
 from tests.fakes.cli_box import CliBox
 from tests.fakes.cli_call import call
 from tests.fakes.control_server import Hang, HangUp

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from appliance.adapters.sqlite.measurement_store import MeasurementStore
 from appliance.cli.speed_question import SpeedQuestion
-from appliance.domain.measurements import EventKind, MeasurementEvent
-from appliance.domain.words import Series
+from appliance.model.measurements import EventKind, MeasurementEvent
+from appliance.model.words import Series
+from appliance.system.sqlite.measurement_store import MeasurementStore
 from tests.fakes.cli_box import CliBox
 from tests.fakes.cli_call import call
 from tests.fakes.health_thread import HealthThread, health_thread

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from appliance.domain.measurements import EventKind, MeasurementEvent, ProbeOutcome
-from appliance.domain.words import Series
-from appliance.planning.history import RateSummary, summarise
-from appliance.planning.speeds import BaselineReport, SeriesBaseline
-from appliance.protocol.alert_requests import MOST_RECORDS
-from appliance.protocol.conversation.codec import ErrorEvent, ResultEvent
-from appliance.protocol.health_socket import StoredProbeEvent
+from appliance.model.measurements import EventKind, MeasurementEvent, ProbeOutcome
+from appliance.model.words import Series
+from appliance.speed.speeds import BaselineReport, SeriesBaseline
+from appliance.status.history import RateSummary, summarise
+from appliance.wire.alert_requests import MOST_RECORDS
+from appliance.wire.conversation.codec import ErrorEvent, ResultEvent
+from appliance.wire.health_socket import StoredProbeEvent
 from tests.fakes.cli_box import CliBox
 from tests.fakes.cli_call import call
 from tests.fakes.health_server import FakeHealthAgent, report, speeds

@@ -10,7 +10,7 @@ import pytest
 from appliance.cli.grammar import VERBS
 from appliance.cli.grammar_reference import EXIT_MEANINGS, arguments_of, parsers_of_verbs
 from appliance.cli.manual_pages import escaped, main, manual_pages
-from appliance.protocol.control import Exit
+from appliance.wire.control import Exit
 
 PAGES = manual_pages()
 REQUESTS = {".TH", ".SH", ".TP", ".PP", ".B", ".BR", ".I", ".nh", ".ad", ".so", '.\\"'}

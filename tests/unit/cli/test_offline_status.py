@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from appliance.cli.offline_status import observed_from, parse_blocks, unit_from
-from appliance.domain.observed import ActiveState, ObservedUnit
+from appliance.model.observed import ActiveState, ObservedUnit
 
 # As systemd 252 prints it: an empty line between units, Job only while there is one.
 OUTPUT = """\

@@ -18,14 +18,14 @@ from typing import Any
 import pytest
 
 from appliance import __version__
-from appliance.adapters.key_file import KEY_FILE, FileKeys
 from appliance.cli.operation_follower import find_again
-from appliance.domain.errors import UnreachableError
-from appliance.planning.status.box_status import build_status
-from appliance.protocol.control_events import EndedEvent
+from appliance.model.errors import UnreachableError
+from appliance.status.box_status import build_status
 from appliance.supervisor.client_requests import ClientRequests
 from appliance.supervisor.control_verbs import ControlVerbs
 from appliance.supervisor.ownership import Supervisor
+from appliance.system.key_file import KEY_FILE, FileKeys
+from appliance.wire.control_events import EndedEvent
 from tests.fakes.cli_box import CliBox, Ended
 from tests.fakes.operator_accounts import token_desk
 from tests.fakes.profiles import FakeProfiles, applied, catalogue

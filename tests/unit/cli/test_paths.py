@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from appliance.cli.paths import find_places, watch_names
-from appliance.domain.errors import SettingsError
-from appliance.domain.paths import STATE_DIR
+from appliance.model.errors import SettingsError
+from appliance.model.paths import STATE_DIR
 
 
 @pytest.fixture

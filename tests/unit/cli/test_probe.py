@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from appliance.planning.probing.course import ProbeStep
-from appliance.protocol.conversation.codec import ErrorEvent, ResultEvent
-from appliance.protocol.health_socket import ProbedEvent, ProbeProgressEvent
+from appliance.speed.probing.course import ProbeStep
+from appliance.wire.conversation.codec import ErrorEvent, ResultEvent
+from appliance.wire.health_socket import ProbedEvent, ProbeProgressEvent
 from tests.fakes.cli_box import CliBox
 from tests.fakes.cli_call import call
 from tests.fakes.health_server import FakeHealthAgent, HealthStory

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from appliance.adapters.profile_files.loading import load_profile, parse_profile
 from appliance.cli.argument_parser import build_parser
 from appliance.cli.verbs.completion import examples
 from appliance.engines.llama_server import LlamaServerOptions
+from appliance.system.profile_files.loading import load_profile, parse_profile
 from tests.fakes.cli_box import CliBox, Ended
 from tests.fakes.cli_call import call
 from tests.fakes.command_terminal import on_terminal

@@ -7,7 +7,7 @@ import pytest
 
 from appliance.cli.progress_lines import LiveProgress, progress_for
 from appliance.cli.terminal import Terminal
-from appliance.protocol.control_events import AcceptedEvent, PhaseEvent
+from appliance.wire.control_events import AcceptedEvent, PhaseEvent
 
 ACCEPTED = AcceptedEvent(
     operation=1, kind="switch", target=("genesis",), evicts=("aeon",), usual_ms=48_000.0

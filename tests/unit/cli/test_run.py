@@ -11,8 +11,8 @@ import pytest
 
 from appliance.cli.argument_parser import build_parser
 from appliance.cli.progress_lines import heading
-from appliance.protocol import run_ticket
-from appliance.protocol.control_events import AcceptedEvent
+from appliance.wire import run_ticket
+from appliance.wire.control_events import AcceptedEvent
 from tests.fakes.cli_box import CliBox, Ended
 from tests.fakes.control_server import FakeSupervisor, Story, WaitFor
 from tests.programs import program, started

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from appliance.protocol.conversation.codec import ResultEvent
-from appliance.protocol.health_socket import ProbedEvent
+from appliance.wire.conversation.codec import ResultEvent
+from appliance.wire.health_socket import ProbedEvent
 from tests.fakes.cli_box import CliBox
 from tests.fakes.control_server import FakeSupervisor, Story
 from tests.fakes.health_server import FakeHealthAgent

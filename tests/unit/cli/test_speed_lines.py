@@ -9,10 +9,10 @@ import pytest
 
 from appliance.cli.speed_lines import speed_lines
 from appliance.cli.terminal import Terminal
-from appliance.domain.measurements import ProbeOutcome
-from appliance.domain.words import Series
-from appliance.planning.speeds import SeriesSpeed, SpeedReport
-from appliance.planning.status.speed_row import speed_row
+from appliance.model.measurements import ProbeOutcome
+from appliance.model.words import Series
+from appliance.speed.speeds import SeriesSpeed, SpeedReport
+from appliance.status.speed_row import speed_row
 from tests.fakes.cli_box import CliBox
 from tests.fakes.health_server import HEALTHY, PREFILL, report
 

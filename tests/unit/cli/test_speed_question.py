@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from appliance.cli.speed_question import SpeedQuestion
-from appliance.domain.record import Record
-from appliance.protocol.conversation.codec import ErrorEvent, ResultEvent
+from appliance.model.record import Record
+from appliance.wire.conversation.codec import ErrorEvent, ResultEvent
 from tests.fakes.control_server import FakeSupervisor, Hang, HangUp
 from tests.fakes.health_server import FakeHealthAgent, report, speeds
 

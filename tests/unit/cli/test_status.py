@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from appliance.domain.names import unit_of
-from appliance.domain.profile import Need
-from appliance.domain.words import Mark
-from appliance.planning.memory.peak import ObservedPeak, encoded
+from appliance.model.names import unit_of
+from appliance.model.profile import Need
+from appliance.model.words import Mark
+from appliance.switch.memory.peak import ObservedPeak, encoded
 from tests.fakes.cli_box import CliBox
 from tests.fakes.control_server import FakeSupervisor, Hang, Story
 from tests.fakes.profiles import applied

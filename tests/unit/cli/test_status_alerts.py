@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from appliance.planning.speeds import SpeedReport
-from appliance.protocol.conversation.codec import ResultEvent
+from appliance.speed.speeds import SpeedReport
+from appliance.wire.conversation.codec import ResultEvent
 from tests.fakes.alert_answers import alert_answer, alerts_answer, speeds_with_alerts
 from tests.fakes.cli_box import CliBox
 from tests.fakes.control_server import FakeSupervisor, Story

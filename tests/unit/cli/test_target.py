@@ -10,10 +10,10 @@ from appliance.cli.argument_parser import build_parser
 from appliance.cli.arguments import Arguments
 from appliance.cli.failures import status_of
 from appliance.cli.verbs.target import carry_out
-from appliance.domain.alerts import Severity
-from appliance.domain.errors import ApplianceError
-from appliance.domain.targets import Target
 from appliance.install.target_desk import TargetDesk
+from appliance.model.alerts import Severity
+from appliance.model.errors import ApplianceError
+from appliance.model.targets import Target
 from tests.fakes.cli_box import Ended
 from tests.fakes.cli_call import Screen, call
 from tests.fakes.systemctl import FakeSystemctl

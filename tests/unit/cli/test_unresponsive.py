@@ -11,14 +11,14 @@ from appliance.cli.live.top_controls import TopState
 from appliance.cli.live.top_screen import Size, top_lines
 from appliance.cli.status_screens import show_status
 from appliance.cli.terminal import Terminal
-from appliance.domain.gateway import Routed, Standing, State
-from appliance.domain.profile import Endpoint
-from appliance.planning.routing.model_list import encode_model, encode_model_list
-from appliance.planning.routing.model_names import ModelDirectory
-from appliance.planning.status.document import AlertSection
-from appliance.planning.status.profile_verdict import profile_exit
+from appliance.model.gateway import Routed, Standing, State
+from appliance.model.profile import Endpoint
 from appliance.presentation.health_sections import alert_section, with_alerts
 from appliance.presentation.status_markdown import markdown_lines
+from appliance.routing.model_list import encode_model, encode_model_list
+from appliance.routing.model_names import ModelDirectory
+from appliance.status.document import AlertSection
+from appliance.status.profile_verdict import profile_exit
 from appliance.web.api.resources import unready, whole_status
 from appliance.web.box_documents import STALE_S, BoxDocuments
 from appliance.web.metrics.text_exposition import render_box

@@ -2,13 +2,13 @@
 
 import pytest
 
-from appliance.adapters.profile_files.loading import parse_profile
-from appliance.domain.engine_build import EngineBuild
-from appliance.domain.spec import Profile
-from appliance.domain.spelling import spelled
 from appliance.engines import ENGINES
 from appliance.engines.sglang import SglangOptions
 from appliance.engines.shared.engine import InvocationContext, options_of
+from appliance.model.engine_build import EngineBuild
+from appliance.model.spec import Profile
+from appliance.model.spelling import spelled
+from appliance.system.profile_files.loading import parse_profile
 from tests.fakes.profile_texts import MINIMAL
 
 LLAMA, VLLM, SGLANG = (f"[{name}]\n" for name in ("llama-server", "vllm", "sglang"))

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from appliance.adapters.profile_files.loading import load_profile
 from appliance.engines import ENGINES
 from appliance.engines.shared.engine import Invocation, InvocationContext
-from appliance.planning.profiles.compilation import ProfileSource
-from appliance.planning.units.specs import Layout, backend_argv, spec_of
+from appliance.profiles.compilation import ProfileSource
+from appliance.switch.units.specs import Layout, backend_argv, spec_of
+from appliance.system.profile_files.loading import load_profile
 from tests.fakes.profile_texts import MINIMAL
 
 TORCH = ("vllm", "sglang")

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from appliance.adapters.profile_files.loading import load_profile, parse_profile
-from appliance.domain.errors import ProfileError
-from appliance.domain.running_facts import Topic
-from appliance.domain.spec import Profile
 from appliance.engines.ik_llama_server import ENGINE, RULES, TABLE
 from appliance.engines.shared.engine import DraftLoading, InvocationContext, LlamaCppLoading, Task
+from appliance.model.errors import ProfileError
+from appliance.model.running_facts import Topic
+from appliance.model.spec import Profile
+from appliance.system.profile_files.loading import load_profile, parse_profile
 from tests.fakes.profile_texts import MINIMAL
 
 EVERY = Path(__file__).parents[2] / "pins" / "boxes" / "engines" / "every-ik-key.toml"

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from appliance.adapters.profile_files.loading import parse_profile
-from appliance.domain.running_facts import Topic
 from appliance.engines.llama_server import ENGINE, RULES
+from appliance.model.running_facts import Topic
+from appliance.system.profile_files.loading import parse_profile
 from tests.fakes.profile_texts import MINIMAL
 from tests.pins.pin_files import load
 

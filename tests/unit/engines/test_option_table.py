@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from appliance.adapters.profile_files.loading import load_profile
-from appliance.domain.quantities import size_bytes
-from appliance.domain.spec import Profile
 from appliance.engines import ENGINES
 from appliance.engines.shared.engine import InvocationContext
 from appliance.engines.shared.option_table import FlagForm, ValueKind, flag, option_table
+from appliance.model.quantities import size_bytes
+from appliance.model.spec import Profile
+from appliance.system.profile_files.loading import load_profile
 
 BOXES = Path(__file__).parents[2] / "pins" / "boxes" / "engines"
 TYPED = {

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from appliance.adapters.profile_files.loading import parse_profile
-from appliance.domain.errors import ProfileError
 from appliance.engines import sglang, vllm
 from appliance.engines.shared.refused_arguments import ArgumentRules
+from appliance.model.errors import ProfileError
+from appliance.system.profile_files.loading import parse_profile
 from tests.fakes.profile_texts import MINIMAL
 
 

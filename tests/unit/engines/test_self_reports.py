@@ -9,18 +9,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from appliance.adapters.profile_files.loading import parse_profile
-from appliance.domain.running_facts import ReportedFact, SelfDescription, Topic
 from appliance.engines import ENGINES
 from appliance.engines.shared.rendering import hf_cache_path, model_named
 from appliance.engines.shared.self_report import version_words
-from appliance.planning.verification.declaration import declared_facts
-from appliance.planning.verification.fact_comparison import compare
-from appliance.planning.verification.self_description import (
+from appliance.model.running_facts import ReportedFact, SelfDescription, Topic
+from appliance.switch.verification.declaration import declared_facts
+from appliance.switch.verification.fact_comparison import compare
+from appliance.switch.verification.self_description import (
     log_description,
     page_description,
     report_pages,
 )
+from appliance.system.profile_files.loading import parse_profile
 from tests.fakes.profile_texts import MINIMAL
 from tests.fakes.profiles import applied
 from tests.fakes.self_reports import (

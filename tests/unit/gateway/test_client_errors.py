@@ -10,8 +10,8 @@ import openai
 import pytest
 from openai import AsyncOpenAI
 
-from appliance.domain.gateway import Refusal, Standing, State
-from appliance.planning.routing import refusals
+from appliance.model.gateway import Refusal, Standing, State
+from appliance.routing import refusals
 from tests.fakes.engine_server import EVENTS, LAST, Talk, answering, chunk, sized
 from tests.unit.gateway.relay.rig import Rig, rigged
 from tests.waiting import until

@@ -11,11 +11,11 @@ import pytest
 from openai import AsyncOpenAI
 from openai.types.chat import ChatCompletionMessageParam
 
-from appliance.domain.gateway import Routed, Standing, State
-from appliance.domain.profile import Endpoint
 from appliance.gateway.meter import Meter
 from appliance.gateway.relay.relay import Relay
 from appliance.gateway.routing_table import RoutingTable
+from appliance.model.gateway import Routed, Standing, State
+from appliance.model.profile import Endpoint
 from tests.programs import MODEL_S, eventually, free_port, program, started
 from tests.relay_port import relay_port
 from tests.unit.gateway.relay.rig import OneKeyChecker

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from appliance.adapters.applied.manifest import MANIFEST, encode
-from appliance.domain.profile import Handling
 from appliance.gateway.configuration import AllowedPaths, GatewayFiles
+from appliance.model.profile import Handling
+from appliance.system.applied.manifest import MANIFEST, encode
 from tests.fakes.certificates import self_signed
 from tests.fakes.unit_specs import made
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from appliance.adapters.key_file import KEY_FILE, FileKeys, StoredKey, read_keys
-from appliance.domain.errors import StoreError
-from appliance.domain.gateway import Key
 from appliance.gateway.keys import KeyRing
+from appliance.model.errors import StoreError
+from appliance.model.gateway import Key
+from appliance.system.key_file import KEY_FILE, FileKeys, StoredKey, read_keys
 
 PHONE = Key(name="phone")
 AGENT = Key(name="agent", may_switch=True, profiles=("genesis", "aeon"))

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from appliance.domain.gateway import Key
 from appliance.gateway.counters import (
     BOUNDS_S,
     BUCKETS,
@@ -27,6 +26,7 @@ from appliance.gateway.http.usage_parser import (
     parse_usage,
 )
 from appliance.gateway.meter import MOST, Meter
+from appliance.model.gateway import Key
 
 ANA = Key(name="ana")
 CHAT = (

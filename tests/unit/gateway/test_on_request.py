@@ -12,15 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from appliance.adapters.key_file import FileKeys
-from appliance.domain.operations import Kind
-from appliance.domain.profile import Endpoint, Handling
 from appliance.gateway.switch_requester import SwitchRequester, ask_for_switch, cancel_switch
-from appliance.planning.routing.switch_scheduler import SwitchPolicy
+from appliance.model.operations import Kind
+from appliance.model.profile import Endpoint, Handling
+from appliance.routing.switch_scheduler import SwitchPolicy
 from appliance.supervisor.access_policy import ReadFromGateway
 from appliance.supervisor.client_requests import ClientRequests
 from appliance.supervisor.control_verbs import ControlVerbs
 from appliance.supervisor.ownership import OperationRequest, Supervisor
+from appliance.system.key_file import FileKeys
 from tests.fakes.gateway_states import routed
 from tests.fakes.operator_accounts import token_desk
 from tests.fakes.profiles import FakeProfiles, applied, catalogue

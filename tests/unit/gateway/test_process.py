@@ -15,17 +15,17 @@ from typing import IO
 
 import pytest
 
-from appliance.adapters.applied.gateway_file import GATEWAY_FILE
-from appliance.adapters.applied.gateway_file import encode as encode_configuration
-from appliance.adapters.applied.manifest import MANIFEST, encode
-from appliance.adapters.front_client import FrontClient
-from appliance.adapters.key_file import FileKeys
-from appliance.adapters.lane_client import SocketProbeLane
-from appliance.domain.errors import LaneBusyError
-from appliance.domain.gateway import Configuration, Key, Standing, State
-from appliance.domain.profile import Endpoint
-from appliance.protocol.gateway import encode_state
-from appliance.protocol.lane import LaneOutcome
+from appliance.model.errors import LaneBusyError
+from appliance.model.gateway import Configuration, Key, Standing, State
+from appliance.model.profile import Endpoint
+from appliance.system.applied.gateway_file import GATEWAY_FILE
+from appliance.system.applied.gateway_file import encode as encode_configuration
+from appliance.system.applied.manifest import MANIFEST, encode
+from appliance.system.front_client import FrontClient
+from appliance.system.key_file import FileKeys
+from appliance.system.lane_client import SocketProbeLane
+from appliance.wire.gateway import encode_state
+from appliance.wire.lane import LaneOutcome
 from tests.fakes.unit_specs import made
 from tests.waiting import settle, until
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from appliance.domain.gateway import Key, Refusal, Routed, State
 from appliance.gateway.routing_table import STATE_FILE, RoutingTable
+from appliance.model.gateway import Key, Refusal, Routed, State
 from tests.fakes.gateway_states import (
     AEON,
     ANA,

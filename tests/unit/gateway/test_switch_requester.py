@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from appliance.domain.gateway import Key, Refusal, Standing, State
 from appliance.gateway.routing_table import RoutingTable
 from appliance.gateway.switch_requester import (
     Answer,
@@ -21,7 +20,8 @@ from appliance.gateway.switch_requester import (
     SwitchRequester,
     ask_for_switch,
 )
-from appliance.planning.routing.switch_scheduler import SwitchPolicy
+from appliance.model.gateway import Key, Refusal, Standing, State
+from appliance.routing.switch_scheduler import SwitchPolicy
 from tests.fakes.gateway_states import AEON, ANA, BOX, GENESIS, routed
 from tests.fakes.virtual_time import advance
 from tests.waiting import until

@@ -12,15 +12,15 @@ from typing import Any
 
 import pytest
 
-from appliance.adapters.socket_gateway import SocketGateway
-from appliance.domain.gateway import Key, Limits, Routed, Standing, State
-from appliance.domain.profile import Endpoint
 from appliance.gateway.meter import Meter
 from appliance.gateway.relay.relay import Relay
 from appliance.gateway.relay.request_list import RequestList
 from appliance.gateway.routing_table import RoutingTable
 from appliance.gateway.supervisor_commands import SupervisorCommands
-from appliance.protocol.gateway_server import GatewayServer
+from appliance.model.gateway import Key, Limits, Routed, Standing, State
+from appliance.model.profile import Endpoint
+from appliance.system.socket_gateway import SocketGateway
+from appliance.wire.gateway_server import GatewayServer
 from tests.fakes.gateway_states import routed
 from tests.relay_port import relay_port
 from tests.waiting import settle, until

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from appliance.domain.errors import StoreError
-from appliance.domain.measurements import TrafficSums
-from appliance.domain.profile import Applied, WarmUp
-from appliance.domain.words import Mark
 from appliance.health.agent import HealthAgent, QualityWatch, SpeedWatch
+from appliance.model.errors import StoreError
+from appliance.model.measurements import TrafficSums
+from appliance.model.profile import Applied, WarmUp
+from appliance.model.words import Mark
 from tests.fakes.health_clock import VirtualHealthClock
 from tests.fakes.health_monitors import FakeCompactingStore, FakeQualityWatch, FakeSpeedWatch
 from tests.fakes.profiles import applied

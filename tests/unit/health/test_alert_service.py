@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from appliance.adapters.target_names import target_names_text
-from appliance.domain.measurements import TrafficSums
-from appliance.domain.targets import TargetStanding
+from appliance.alerts.book.alert_book import AlertBook, AlertPolicy
+from appliance.alerts.watchdog_rules.snapshot import BoxLook, OperationLook
 from appliance.health.agent import HealthAgent, QualityWatch, SpeedWatch
 from appliance.health.alert_service import AlertService, ServiceSources, notable, policy_of
 from appliance.health.box_view import BoxView, ProfileView
 from appliance.health.clock import SystemHealthClock
 from appliance.health.telling.heartbeat import HeartbeatFacts
-from appliance.planning.alerting.book.alert_book import AlertBook, AlertPolicy
-from appliance.planning.alerting.watchdog_rules.snapshot import BoxLook, OperationLook
-from appliance.settings_alerts import AlertSettings
+from appliance.model.measurements import TrafficSums
+from appliance.model.targets import TargetStanding
+from appliance.settings.alerts import AlertSettings
+from appliance.system.target_names import target_names_text
 from tests.fakes.alert_samples import NOW, told, transition
 from tests.fakes.health_monitors import FakeCompactingStore
 from tests.fakes.probe_lane import FakeProbeLane, LaneAnswer

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from appliance.domain.measurements import TrafficSums
+from appliance.alerts.watchdog_rules.snapshot import EndedOperation, OperationLook
 from appliance.health.box_view import NOT_CONNECTED, view_of
-from appliance.planning.alerting.watchdog_rules.snapshot import EndedOperation, OperationLook
-from appliance.protocol.typed_json import JsonValueError
+from appliance.model.measurements import TrafficSums
+from appliance.wire.typed_json import JsonValueError
 from tests.fakes.profiles import applied
 
 NOW_S = 1_760_000_000.0

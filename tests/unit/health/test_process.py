@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from appliance.adapters.lane_client import SocketProbeLane
-from appliance.adapters.sqlite.measurement_store import MeasurementStore
-from appliance.domain.words import Series
 from appliance.health.clock import SystemHealthClock
 from appliance.health.measuring.quality_monitor import STATE_KEY
 from appliance.health.process import DATABASE, WatchMaker, run
-from appliance.planning.quality.expectation import CanaryOutcome, CanaryVerdict
-from appliance.planning.quality.quality_record import QualityRecord, count_verdict, encode_quality
-from appliance.planning.quality.standard_canaries import standard_canaries
-from appliance.settings import HealthSettings
-from appliance.settings_snapshot import SettingsSnapshot
+from appliance.model.words import Series
+from appliance.settings.schema import HealthSettings
+from appliance.settings.snapshot import SettingsSnapshot
+from appliance.speed.quality.expectation import CanaryOutcome, CanaryVerdict
+from appliance.speed.quality.quality_record import QualityRecord, count_verdict, encode_quality
+from appliance.speed.quality.standard_canaries import standard_canaries
+from appliance.system.lane_client import SocketProbeLane
+from appliance.system.sqlite.measurement_store import MeasurementStore
 from tests.fakes.notify_socket import NotifySocket
 from tests.fakes.settings import make_snapshot
 from tests.programs import PATIENCE_S

@@ -11,21 +11,21 @@ from pathlib import Path
 
 import pytest
 
-from appliance.adapters.applied.documents import copy_of
-from appliance.adapters.applied.gateway_file import GATEWAY_FILE
-from appliance.adapters.applied.manifest import MANIFEST, read_manifest
 from appliance.cli.apply_screen import apply_profiles
 from appliance.cli.terminal import Streams, Terminal
-from appliance.domain.names import build_unit_of, unit_of
 from appliance.install.apply import ApplyOptions, run_apply
 from appliance.install.profile_specs import layout_of, load_specs
-from appliance.planning.units.apply_plan import Action, Installed, plan_apply
-from appliance.planning.units.daemon_drop_ins import SERVICE_DROP_IN, WEB_DROP_IN
-from appliance.planning.units.polkit import RULE_FILE
-from appliance.protocol.control import Exit
-from appliance.settings import Settings
-from appliance.settings_gateway import GatewaySettings
-from appliance.settings_web import WebSettings
+from appliance.model.names import build_unit_of, unit_of
+from appliance.settings.gateway import GatewaySettings
+from appliance.settings.schema import Settings
+from appliance.settings.web import WebSettings
+from appliance.switch.units.apply_plan import Action, Installed, plan_apply
+from appliance.switch.units.daemon_drop_ins import SERVICE_DROP_IN, WEB_DROP_IN
+from appliance.switch.units.polkit import RULE_FILE
+from appliance.system.applied.documents import copy_of
+from appliance.system.applied.gateway_file import GATEWAY_FILE
+from appliance.system.applied.manifest import MANIFEST, read_manifest
+from appliance.wire.control import Exit
 from tests.fakes.profile_texts import MINIMAL
 from tests.fakes.systemctl import FakeSystemctl
 from tests.fakes.unit_specs import made

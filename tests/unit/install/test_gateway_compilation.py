@@ -4,15 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from appliance.domain.gateway import Key
-from appliance.domain.profile import Handling
 from appliance.install.gateway_compilation import (
     certificate_problem,
     engine_key_warnings,
     secret_problem,
 )
-from appliance.planning.units.daemon_drop_ins import SERVICE_DROP_IN, SOCKET_DROP_IN
-from appliance.protocol.control import Exit
+from appliance.model.gateway import Key
+from appliance.model.profile import Handling
+from appliance.switch.units.daemon_drop_ins import SERVICE_DROP_IN, SOCKET_DROP_IN
+from appliance.wire.control import Exit
 from tests.fakes.apply_box import ApplyBox
 from tests.fakes.certificates import self_signed
 from tests.fakes.unit_specs import made

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from appliance.domain.journal_events import JournalEvent, JournalField
 from appliance.install.journal_catalog import EXPLANATIONS, FIELD_MEANINGS, GENERATED
+from appliance.model.journal_events import JournalEvent, JournalField
 
 ROOT = Path(__file__).parents[3]
 needs_journalctl = pytest.mark.skipif(

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from appliance.adapters.build_records import CurrentBuilds
-from appliance.adapters.files.regular import stamp
-from appliance.domain.engine_build import EngineBuild
-from appliance.domain.trap_names import TrapName
 from appliance.install.profile_linting import lint_profiles, look_at_gpus, trap_warnings
-from appliance.protocol.build_record import BuildRecord, encoded
+from appliance.model.engine_build import EngineBuild
+from appliance.model.trap_names import TrapName
+from appliance.system.build_records import CurrentBuilds
+from appliance.system.files.regular import stamp
+from appliance.wire.build_record import BuildRecord, encoded
 from tests.fakes.trap_samples import spec_of_profile
 from tests.pretend.building import NAME, build
 from tests.pretend.gpus import GIB, Gpus

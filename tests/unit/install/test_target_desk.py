@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from appliance.adapters.target_names import TargetNamesFile
-from appliance.domain.errors import SettingsError
-from appliance.domain.targets import Target, Targets
 from appliance.install.target_desk import TargetDesk, TargetError
+from appliance.model.errors import SettingsError
+from appliance.model.targets import Target, Targets
+from appliance.system.target_names import TargetNamesFile
 from tests.fakes.systemctl import FakeSystemctl
 
 PHONE = Target(name="phone", url="ntfy://SECRET")

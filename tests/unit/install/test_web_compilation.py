@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from appliance.domain.operators import OperatorToken
-from appliance.planning.units.daemon_drop_ins import WEB_DROP_IN
-from appliance.protocol.control import Exit
+from appliance.model.operators import OperatorToken
+from appliance.switch.units.daemon_drop_ins import WEB_DROP_IN
+from appliance.wire.control import Exit
 from tests.fakes.apply_box import ApplyBox
 
 WIDE = 'listen = ["127.0.0.1", "::1", "10.10.10.1"]\n'

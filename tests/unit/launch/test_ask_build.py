@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from appliance.protocol.build_record import decoded
+from appliance.wire.build_record import decoded
 from tests.fakes import scripted_llama_server as scripted
 from tests.programs import PATIENCE_S, program
 

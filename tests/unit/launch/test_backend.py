@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from appliance.domain.spelling import either
 from appliance.launch.admission.leases import LeaseLock
 from appliance.launch.build.question import ask
-from appliance.protocol.build_record import encoded
+from appliance.model.spelling import either
+from appliance.wire.build_record import encoded
 from tests.fakes import scripted_llama_server as scripted
 from tests.fakes.notify_socket import NotifySocket
 from tests.programs import (

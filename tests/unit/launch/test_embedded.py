@@ -16,21 +16,21 @@ from pathlib import Path
 
 import pytest
 
-from appliance.adapters.engine_http import HttpBackend
-from appliance.adapters.profile_files.loading import parse_profile
-from appliance.domain.measurements import ProbeKind, ProbeOutcome, TimingSource, decode_tok_s
-from appliance.domain.profile import WarmUp
-from appliance.domain.running_facts import Topic
 from appliance.health.clock import SystemHealthClock
 from appliance.health.measuring.evidence import EvidenceReader
 from appliance.health.measuring.prober import Prober
-from appliance.planning.probing.course import ProbeCourse
-from appliance.planning.probing.event_stream import EventStreamParser
-from appliance.planning.probing.measurement import ObservedStream, measure
-from appliance.planning.probing.request import probe_request
-from appliance.planning.verification.declaration import declared_facts
-from appliance.planning.verification.fact_comparison import compare
-from appliance.planning.verification.self_description import log_description, together
+from appliance.model.measurements import ProbeKind, ProbeOutcome, TimingSource, decode_tok_s
+from appliance.model.profile import WarmUp
+from appliance.model.running_facts import Topic
+from appliance.speed.probing.course import ProbeCourse
+from appliance.speed.probing.event_stream import EventStreamParser
+from appliance.speed.probing.measurement import ObservedStream, measure
+from appliance.speed.probing.request import probe_request
+from appliance.switch.verification.declaration import declared_facts
+from appliance.switch.verification.fact_comparison import compare
+from appliance.switch.verification.self_description import log_description, together
+from appliance.system.engine_http import HttpBackend
+from appliance.system.profile_files.loading import parse_profile
 from tests.fakes.direct_lane import DirectLane
 from tests.fakes.profiles import applied
 from tests.programs import MODEL_S, eventually, free_port, program, run, started

@@ -12,10 +12,10 @@ import pytest
 from dbus_fast import Message, MessageType
 from dbus_fast._private.unmarshaller import Unmarshaller
 
-from appliance.domain.names import HOLD_UNIT
 from appliance.launch.job_queue import call
 from appliance.launch.jobs import answer
-from appliance.protocol.jobs import (
+from appliance.model.names import HOLD_UNIT
+from appliance.wire.jobs import (
     ACCESS_DENIED,
     FAILED,
     NO_SUCH_UNIT,

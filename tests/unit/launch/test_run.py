@@ -22,8 +22,8 @@ from typing import Any
 
 import pytest
 
-from appliance.protocol import run_ticket
-from appliance.protocol.run_request import BadRequest, Request
+from appliance.wire import run_ticket
+from appliance.wire.run_request import BadRequest, Request
 from tests.fakes.notify_socket import NotifySocket
 from tests.programs import eventually, program, started
 

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from appliance.adapters.notify_client import NotifyClient
-from appliance.domain.alerts import Message, SendOutcome, SendResult, Severity
-from appliance.domain.targets import Target, Targets
+from appliance.model.alerts import Message, SendOutcome, SendResult, Severity
+from appliance.model.targets import Target, Targets
 from appliance.notifier.notify_verbs import NotifyVerbs
-from appliance.protocol.conversation.async_client import open_conversation
-from appliance.protocol.conversation.codec import ErrorEvent
-from appliance.protocol.notify_socket import NOTIFY, SendRequest
+from appliance.system.notify_client import NotifyClient
+from appliance.wire.conversation.async_client import open_conversation
+from appliance.wire.conversation.codec import ErrorEvent
+from appliance.wire.notify_socket import NOTIFY, SendRequest
 from tests.fakes.ntfy_server import NtfyServer
 
 MESSAGE = Message(title="t", body="b", severity=Severity.WARNING, sequence_id="A1")

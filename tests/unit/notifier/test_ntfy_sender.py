@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from appliance.domain.alerts import Message, MessageAction, SendOutcome, SendResult, Severity
-from appliance.domain.targets import Target
+from appliance.model.alerts import Message, MessageAction, SendOutcome, SendResult, Severity
+from appliance.model.targets import Target
 from appliance.notifier.ntfy_sender import MOST_BODY_BYTES, NtfySender, clipped, result_of
 from appliance.notifier.web_client import WebAnswer
 from tests.fakes.engine_server import EngineServer, answering, sized

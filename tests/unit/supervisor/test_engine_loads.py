@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from appliance.adapters.engine_http import HttpBackend
-from appliance.domain.gateway import EngineLoad, EngineMetrics
-from appliance.domain.profile import Applied, Endpoint
+from appliance.model.gateway import EngineLoad, EngineMetrics
+from appliance.model.profile import Applied, Endpoint
+from appliance.system.engine_http import HttpBackend
 from tests.fakes.profiles import applied
 
 METRICS = b"llamacpp:requests_processing 2\nllamacpp:requests_deferred 1\n"

@@ -8,21 +8,21 @@ from typing import Final
 
 import pytest
 
-from appliance.adapters.profile_files.loading import parse_profile
-from appliance.domain.engine_build import EngineBuild
-from appliance.domain.errors import UnknownProfileError
-from appliance.domain.observed import Observed
-from appliance.domain.operations import Kind, Operation, Outcome, Phase
-from appliance.domain.profile import Applied, Need
-from appliance.domain.running_facts import SelfDescription
 from appliance.engines import ENGINES
 from appliance.engines.shared.engine import InvocationContext
-from appliance.planning.profiles.compilation import ProfileSource, compile_applied
-from appliance.planning.switch.goals import goal_of
-from appliance.planning.verification.verification_rows import differences
-from appliance.protocol.control_events import EndedEvent, PhaseEvent
+from appliance.model.engine_build import EngineBuild
+from appliance.model.errors import UnknownProfileError
+from appliance.model.observed import Observed
+from appliance.model.operations import Kind, Operation, Outcome, Phase
+from appliance.model.profile import Applied, Need
+from appliance.model.running_facts import SelfDescription
+from appliance.profiles.compilation import ProfileSource, compile_applied
 from appliance.supervisor.engine_verifier import EVERY_S
 from appliance.supervisor.verification_verb import verification_result
+from appliance.switch.goals import goal_of
+from appliance.switch.verification.verification_rows import differences
+from appliance.system.profile_files.loading import parse_profile
+from appliance.wire.control_events import EndedEvent, PhaseEvent
 from tests.fakes.profiles import FakeProfiles, catalogue
 from tests.fakes.self_reports import Settings, described, log_of, pages_of, settings_of
 from tests.fakes.supervisor_ports import FakePorts

@@ -5,12 +5,12 @@ import json
 import threading
 from dataclasses import replace
 
-from appliance.adapters.gpus.reader import GpuEvidenceReading
-from appliance.domain.gpu_health import ForeignProcess, GpuHealth, XidEvent
-from appliance.domain.measurements import BoxGpus, GpuEvidence, GpuSample, GpuTenant
-from appliance.domain.memory import GpuMemory, GpuState, Holder
-from appliance.protocol.typed_json import from_json
+from appliance.model.gpu_health import ForeignProcess, GpuHealth, XidEvent
+from appliance.model.measurements import BoxGpus, GpuEvidence, GpuSample, GpuTenant
+from appliance.model.memory import GpuMemory, GpuState, Holder
 from appliance.supervisor.gpu_evidence import GpuEvidenceSource
+from appliance.system.gpus.reader import GpuEvidenceReading
+from appliance.wire.typed_json import from_json
 from tests.fakes.clock import FakeClock
 from tests.fakes.gpu_readings import GIB, card
 from tests.waiting import PATIENCE_S, settle

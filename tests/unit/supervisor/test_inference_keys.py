@@ -7,15 +7,15 @@ from typing import cast
 
 import pytest
 
-from appliance.adapters.key_file import FileKeys
-from appliance.domain.errors import ApplianceError, BadRequestError
 from appliance.gateway.keys import KeyRing
-from appliance.protocol.control import Exit
-from appliance.protocol.control_requests import CONTROL, KeyRequest
-from appliance.protocol.conversation.codec import ResultEvent
-from appliance.protocol.json_values import Json, text_in
+from appliance.model.errors import ApplianceError, BadRequestError
 from appliance.supervisor.access_policy import Requester
 from appliance.supervisor.inference_keys import KeyDesk, NoSuchKeyError
+from appliance.system.key_file import FileKeys
+from appliance.wire.control import Exit
+from appliance.wire.control_requests import CONTROL, KeyRequest
+from appliance.wire.conversation.codec import ResultEvent
+from appliance.wire.json_values import Json, text_in
 
 ANA = Requester(uid=1000, pid=7, user="ana")
 

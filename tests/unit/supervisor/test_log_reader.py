@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import Sequence
 
-from appliance.protocol.status_socket import MOST_LOG_BYTES, MOST_LOG_CHARACTERS, MOST_LOG_LINES
 from appliance.supervisor.log_reader import LogReader
+from appliance.wire.status_socket import MOST_LOG_BYTES, MOST_LOG_CHARACTERS, MOST_LOG_LINES
 from tests.fakes.ports import FakeHost
 from tests.fakes.profiles import applied, catalogue
 from tests.fakes.supervisor_ports import FakePorts

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from appliance.domain.errors import UnitError
-from appliance.domain.memory import DeviceMemory, GpuMemory, GpuState, GroupMemory, Holder
-from appliance.domain.names import unit_of
-from appliance.domain.profile import Catalogue
-from appliance.planning.memory.peak import ObservedPeak
-from appliance.settings import MemorySettings
+from appliance.model.errors import UnitError
+from appliance.model.memory import DeviceMemory, GpuMemory, GpuState, GroupMemory, Holder
+from appliance.model.names import unit_of
+from appliance.model.profile import Catalogue
+from appliance.settings.schema import MemorySettings
+from appliance.switch.memory.peak import ObservedPeak
 from tests.fakes.profiles import applied, catalogue
 from tests.fakes.settings import make_snapshot
 from tests.fakes.supervisor_ports import FakePorts

@@ -2,7 +2,7 @@
 
 import pytest
 
-from appliance.domain.operations import FOREVER, Finished, Goal, HoldUntil, Kind, Operation, Outcome
+from appliance.model.operations import FOREVER, Finished, Goal, HoldUntil, Kind, Operation, Outcome
 from appliance.supervisor.operation_history import OperationHistory
 from tests.fakes.ports import FakeStore
 

@@ -2,9 +2,9 @@
 
 from contextlib import aclosing
 
-from appliance.domain.operations import Goal, Kind, Operation, Phase, PhaseState
-from appliance.protocol.control_events import OperationChange, PhaseEvent
+from appliance.model.operations import Goal, Kind, Operation, Phase, PhaseState
 from appliance.supervisor.operation_record import OperationRecord
+from appliance.wire.control_events import OperationChange, PhaseEvent
 from tests.fakes.supervisor_ports import FakePorts
 
 

@@ -6,13 +6,13 @@ from typing import cast
 
 import pytest
 
-from appliance.adapters.token_file import TOKEN_FILE
-from appliance.domain.errors import BadRequestError, PermissionDeniedError
-from appliance.protocol.control_requests import CONTROL, TokenRequest
-from appliance.protocol.conversation.codec import ResultEvent
-from appliance.protocol.json_values import Json, text_in
+from appliance.model.errors import BadRequestError, PermissionDeniedError
 from appliance.supervisor.access_policy import Requester
 from appliance.supervisor.operator_tokens import MOST_TOKENS, NoSuchTokenError, TokenDesk
+from appliance.system.token_file import TOKEN_FILE
+from appliance.wire.control_requests import CONTROL, TokenRequest
+from appliance.wire.conversation.codec import ResultEvent
+from appliance.wire.json_values import Json, text_in
 from tests.fakes.operator_accounts import NOW_UNIX_S, token_desk
 
 ANA = Requester(uid=1000, pid=7, user="ana")

@@ -7,20 +7,20 @@ from dataclasses import replace
 
 import pytest
 
-from appliance.domain.claims import claim_on
-from appliance.domain.errors import BusyError, PreconditionError, UnknownProfileError
-from appliance.domain.gateway import Standing
-from appliance.domain.memory_parts import MemoryParts
-from appliance.domain.operations import FOREVER, Kind, Operation, Outcome, Phase, PhaseState
-from appliance.domain.profile import Applied, Estimate
-from appliance.domain.words import Mark
-from appliance.planning.admission.findings import Presence, ProfileFacts
-from appliance.planning.admission.preflight import refusal
-from appliance.planning.switch.goals import Writes, goal_of
-from appliance.protocol.control_events import PhaseEvent
-from appliance.settings_snapshot import SettingsSnapshot
+from appliance.model.claims import claim_on
+from appliance.model.errors import BusyError, PreconditionError, UnknownProfileError
+from appliance.model.gateway import Standing
+from appliance.model.memory_parts import MemoryParts
+from appliance.model.operations import FOREVER, Kind, Operation, Outcome, Phase, PhaseState
+from appliance.model.profile import Applied, Estimate
+from appliance.model.words import Mark
+from appliance.settings.snapshot import SettingsSnapshot
 from appliance.supervisor.access_policy import Requester
 from appliance.supervisor.ownership import OperationRequest, Supervisor
+from appliance.switch.admission.findings import Presence, ProfileFacts
+from appliance.switch.admission.preflight import refusal
+from appliance.switch.goals import Writes, goal_of
+from appliance.wire.control_events import PhaseEvent
 from tests.fakes.ports import FakeBackend
 from tests.fakes.profiles import FakeProfiles, applied, catalogue
 from tests.fakes.settings import make_snapshot

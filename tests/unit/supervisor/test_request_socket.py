@@ -14,18 +14,18 @@ from typing import Any
 
 import pytest
 
-from appliance.adapters.key_file import FileKeys
-from appliance.domain.operations import Kind, Outcome
-from appliance.domain.profile import Handling
 from appliance.gateway.switch_requester import Busy, Done, Failed, ask_for_switch, cancel_switch
-from appliance.protocol.control import Exit
-from appliance.protocol.control_events import EndedEvent
-from appliance.protocol.control_requests import CONTROL
-from appliance.protocol.conversation.codec import PROTOCOL_MAX, PROTOCOL_MIN
+from appliance.model.operations import Kind, Outcome
+from appliance.model.profile import Handling
 from appliance.supervisor.access_policy import ReadFromGateway, Requester, read_from_operator
 from appliance.supervisor.client_requests import ClientRequests
 from appliance.supervisor.control_verbs import ControlVerbs
 from appliance.supervisor.ownership import OperationRequest, Supervisor
+from appliance.system.key_file import FileKeys
+from appliance.wire.control import Exit
+from appliance.wire.control_events import EndedEvent
+from appliance.wire.control_requests import CONTROL
+from appliance.wire.conversation.codec import PROTOCOL_MAX, PROTOCOL_MIN
 from tests.fakes.operator_accounts import token_desk
 from tests.fakes.profiles import FakeProfiles, applied, catalogue
 from tests.fakes.supervisor_ports import FakePorts

@@ -7,9 +7,9 @@ from time import thread_time
 
 import pytest
 
-from appliance.domain.errors import UnitError
-from appliance.protocol.status_socket import WATCH_EVERY_S
+from appliance.model.errors import UnitError
 from appliance.supervisor.status_feed import PERSON_EVERY_S, PERSON_TIMES, StatusFeed
+from appliance.wire.status_socket import WATCH_EVERY_S
 from tests.fakes.virtual_time import advance
 
 pytestmark = pytest.mark.virtual_time

@@ -2,9 +2,9 @@
 
 import pytest
 
-from appliance.domain.gateway import EngineLoad
-from appliance.domain.operations import Finished, Goal, Kind, Operation, Outcome
-from appliance.domain.words import Mark
+from appliance.model.gateway import EngineLoad
+from appliance.model.operations import Finished, Goal, Kind, Operation, Outcome
+from appliance.model.words import Mark
 from tests.fakes.profiles import FakeProfiles, applied, catalogue
 from tests.fakes.settings import make_snapshot
 from tests.fakes.supervisor_ports import FakePorts

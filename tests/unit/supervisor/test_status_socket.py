@@ -14,21 +14,32 @@ from typing import Any, get_type_hints
 
 import pytest
 
-from appliance.adapters.key_file import FileKeys
-from appliance.adapters.token_client import TokenOwners
-from appliance.adapters.token_file import FileTokens
-from appliance.domain.errors import BusyError, PermissionDeniedError, UnreachableError
-from appliance.domain.gateway import EngineMetrics
-from appliance.domain.operations import Kind, Phase
-from appliance.domain.operators import OperatorToken
-from appliance.planning.status.document import RecordedOperation
-from appliance.protocol.control_events import StatusEvent
-from appliance.protocol.control_requests import CONTROL, GpuStateRequest, WatchStatusRequest
-from appliance.protocol.conversation.async_client import open_conversation
-from appliance.protocol.conversation.codec import ErrorEvent, ResultEvent
-from appliance.protocol.json_values import object_in, objects_in
-from appliance.protocol.operation_requests import OperationsRequest
-from appliance.protocol.status_socket import (
+from appliance.model.errors import BusyError, PermissionDeniedError, UnreachableError
+from appliance.model.gateway import EngineMetrics
+from appliance.model.operations import Kind, Phase
+from appliance.model.operators import OperatorToken
+from appliance.status.document import RecordedOperation
+from appliance.supervisor.access_policy import read_from_watcher
+from appliance.supervisor.client_requests import ClientRequests
+from appliance.supervisor.control_verbs import ControlVerbs
+from appliance.supervisor.engine_pages import EnginePageReader
+from appliance.supervisor.log_reader import LogReader
+from appliance.supervisor.operation_tally import counters_document
+from appliance.supervisor.ownership import OperationRequest, Supervisor
+from appliance.supervisor.status_feed import StatusFeed
+from appliance.supervisor.status_verbs import StatusVerbs
+from appliance.supervisor.token_check import MOST_WRONG, TokenCheck
+from appliance.supervisor.unit_memory import StatusReader
+from appliance.system.key_file import FileKeys
+from appliance.system.token_client import TokenOwners
+from appliance.system.token_file import FileTokens
+from appliance.wire.control_events import StatusEvent
+from appliance.wire.control_requests import CONTROL, GpuStateRequest, WatchStatusRequest
+from appliance.wire.conversation.async_client import open_conversation
+from appliance.wire.conversation.codec import ErrorEvent, ResultEvent
+from appliance.wire.json_values import object_in, objects_in
+from appliance.wire.operation_requests import OperationsRequest
+from appliance.wire.status_socket import (
     STATUS,
     ClientRequestsRequest,
     CountersRequest,
@@ -44,18 +55,7 @@ from appliance.protocol.status_socket import (
     StatusSocketRequest,
     WatchRequest,
 )
-from appliance.protocol.unix_server import Peer
-from appliance.supervisor.access_policy import read_from_watcher
-from appliance.supervisor.client_requests import ClientRequests
-from appliance.supervisor.control_verbs import ControlVerbs
-from appliance.supervisor.engine_pages import EnginePageReader
-from appliance.supervisor.log_reader import LogReader
-from appliance.supervisor.operation_tally import counters_document
-from appliance.supervisor.ownership import OperationRequest, Supervisor
-from appliance.supervisor.status_feed import StatusFeed
-from appliance.supervisor.status_verbs import StatusVerbs
-from appliance.supervisor.token_check import MOST_WRONG, TokenCheck
-from appliance.supervisor.unit_memory import StatusReader
+from appliance.wire.unix_server import Peer
 from tests.fakes.operator_accounts import BO, FakeAccounts, token_desk
 from tests.fakes.profiles import FakeProfiles, applied, catalogue
 from tests.fakes.supervisor_ports import FakePorts

@@ -14,18 +14,10 @@ from typing import Any
 
 import pytest
 
-from appliance.adapters.key_file import FileKeys
-from appliance.adapters.token_file import FileTokens
-from appliance.domain.errors import BadRequestError
-from appliance.domain.operations import HoldUntil, Kind
-from appliance.domain.operators import OperatorToken
-from appliance.domain.words import Mark
-from appliance.protocol.acting_request import ActingRequest
-from appliance.protocol.control_events import AcceptedEvent, EndedEvent
-from appliance.protocol.control_requests import CONTROL, StopRequest, SwitchRequest
-from appliance.protocol.conversation.async_client import open_conversation
-from appliance.protocol.conversation.codec import ErrorEvent
-from appliance.protocol.token_socket import OFFERED, TOKEN
+from appliance.model.errors import BadRequestError
+from appliance.model.operations import HoldUntil, Kind
+from appliance.model.operators import OperatorToken
+from appliance.model.words import Mark
 from appliance.supervisor.access_policy import ReadByToken
 from appliance.supervisor.client_requests import ClientRequests
 from appliance.supervisor.control_verbs import ControlVerbs
@@ -33,6 +25,14 @@ from appliance.supervisor.ownership import OperationRequest, Supervisor
 from appliance.supervisor.request_keys import KEY_S, MOST_KEYS, RequestKeys
 from appliance.supervisor.token_check import TokenCheck
 from appliance.supervisor.token_verbs import TokenVerbs
+from appliance.system.key_file import FileKeys
+from appliance.system.token_file import FileTokens
+from appliance.wire.acting_request import ActingRequest
+from appliance.wire.control_events import AcceptedEvent, EndedEvent
+from appliance.wire.control_requests import CONTROL, StopRequest, SwitchRequest
+from appliance.wire.conversation.async_client import open_conversation
+from appliance.wire.conversation.codec import ErrorEvent
+from appliance.wire.token_socket import OFFERED, TOKEN
 from tests.fakes.operator_accounts import ANA, BO, FakeAccounts, token_desk
 from tests.fakes.profiles import FakeProfiles, applied, catalogue
 from tests.fakes.supervisor_ports import FakePorts

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from appliance.domain.gateway import EngineLoad
-from appliance.protocol.json_values import object_in
+from appliance.model.gateway import EngineLoad
 from appliance.supervisor.traffic_figures import TrafficFigures
 from appliance.supervisor.unit_memory import StatusReader
+from appliance.wire.json_values import object_in
 from tests.fakes.profiles import applied, catalogue
 from tests.fakes.supervisor_ports import FakePorts
 from tests.waiting import settle

@@ -14,7 +14,7 @@ import pytest
 from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 
-from appliance.domain.gateway import is_loopback
+from appliance.model.gateway import is_loopback
 from appliance.web.http_server import (
     MOST_CONNECTIONS,
     MOST_OF_OTHERS,

@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from appliance.domain.errors import UnreachableError
+from appliance.model.errors import UnreachableError
 from appliance.web.live_box import FRESH_S, LastAnswer
 
 

@@ -6,9 +6,12 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from appliance.protocol.conversation.codec import ResultEvent
-from appliance.protocol.conversation.server import FEW, serve_conversations
-from appliance.protocol.status_socket import (
+from appliance.supervisor.access_policy import read_from_watcher
+from appliance.web.box_documents import EnginePages
+from appliance.web.live_box import MOST_PAGES_CHARACTERS, LiveBox
+from appliance.wire.conversation.codec import ResultEvent
+from appliance.wire.conversation.server import FEW, serve_conversations
+from appliance.wire.status_socket import (
     PAGE_CHARACTERS,
     STATUS,
     CountersRequest,
@@ -16,10 +19,7 @@ from appliance.protocol.status_socket import (
     StatusSocketEvent,
     StatusSocketRequest,
 )
-from appliance.protocol.unix_server import Peer
-from appliance.supervisor.access_policy import read_from_watcher
-from appliance.web.box_documents import EnginePages
-from appliance.web.live_box import MOST_PAGES_CHARACTERS, LiveBox
+from appliance.wire.unix_server import Peer
 
 
 @asynccontextmanager

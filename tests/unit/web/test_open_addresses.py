@@ -5,8 +5,8 @@ import logging
 
 import pytest
 
-from appliance.domain.errors import UnreachableError
-from appliance.domain.web_addresses import WebAddresses
+from appliance.model.errors import UnreachableError
+from appliance.model.web_addresses import WebAddresses
 from appliance.web.open_addresses import ASK_EVERY_S, OpenAddresses, is_of_this_machine
 from tests.fakes.virtual_time import advance
 

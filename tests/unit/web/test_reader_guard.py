@@ -6,18 +6,18 @@ from dataclasses import dataclass, field
 import httpx
 import pytest
 
-from appliance.domain.errors import BusyError, UnreachableError
-from appliance.planning.routing.same_origin import SameOriginPolicy
-from appliance.protocol.alert_requests import ActRequest
-from appliance.protocol.health_socket import MeasurementEventsRequest
-from appliance.protocol.operation_requests import OperationsRequest
-from appliance.protocol.status_socket import FollowRequest, WatchRequest
+from appliance.model.errors import BusyError, UnreachableError
+from appliance.routing.same_origin import SameOriginPolicy
 from appliance.web.api.stream import KEEP_ALIVE_S
 from appliance.web.application import make_application
 from appliance.web.box_documents import BoxDocuments
 from appliance.web.page.form_routes import COOKIE
 from appliance.web.page.page_renderer import STATIC_TYPES
 from appliance.web.reader_guard import CHECK_EVERY_S
+from appliance.wire.alert_requests import ActRequest
+from appliance.wire.health_socket import MeasurementEventsRequest
+from appliance.wire.operation_requests import OperationsRequest
+from appliance.wire.status_socket import FollowRequest, WatchRequest
 from tests.fakes.fixed_box import FixedBox, FixedFocus
 from tests.fakes.operator_actions import TOKEN, FakeBoxActions
 from tests.fakes.virtual_time import advance

@@ -8,27 +8,27 @@ from typing import Any
 import httpx
 import pytest
 
-from appliance.domain.errors import ApplianceError, BusyError, StoreError, UnreachableError
-from appliance.domain.words import Series
-from appliance.planning.routing.same_origin import SameOriginPolicy
-from appliance.protocol.alert_requests import (
+from appliance.model.errors import ApplianceError, BusyError, StoreError, UnreachableError
+from appliance.model.words import Series
+from appliance.routing.same_origin import SameOriginPolicy
+from appliance.web.application import make_application
+from appliance.web.box_documents import BoxDocuments, Document
+from appliance.wire.alert_requests import (
     ActRequest,
     AlertEvent,
     AlertRequest,
     AlertsRequest,
     OutboxRequest,
 )
-from appliance.protocol.conversation.codec import ErrorEvent, RequestRefusedError
-from appliance.protocol.health_socket import (
+from appliance.wire.conversation.codec import ErrorEvent, RequestRefusedError
+from appliance.wire.health_socket import (
     HistoryRequest,
     MeasuredEvent,
     MeasurementEventsRequest,
     StateRecordRequest,
 )
-from appliance.protocol.operation_requests import OperationsRequest
-from appliance.protocol.status_socket import ClientRequestsRequest, RecordedOperationRequest
-from appliance.web.application import make_application
-from appliance.web.box_documents import BoxDocuments, Document
+from appliance.wire.operation_requests import OperationsRequest
+from appliance.wire.status_socket import ClientRequestsRequest, RecordedOperationRequest
 from tests.fakes.fixed_box import FixedBox, FixedFocus, browse
 from tests.fakes.operator_actions import FakeBoxActions
 from tests.fakes.schema_validator import closed, violations

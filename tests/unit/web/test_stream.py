@@ -7,16 +7,7 @@ from typing import Any
 
 import pytest
 
-from appliance.domain.json_reader import parse_object
-from appliance.protocol.alert_requests import AlertEvent
-from appliance.protocol.control_events import StatusEvent
-from appliance.protocol.health_socket import MeasuredEvent, MeasurementEventsRequest
-from appliance.protocol.operation_requests import OperationsRequest
-from appliance.protocol.status_socket import (
-    FollowRequest,
-    OperationEvent,
-    WatchRequest,
-)
+from appliance.model.json_reader import parse_object
 from appliance.web.api.stream import KEEP_ALIVE_S, lines
 from appliance.web.box_documents import BoxDocuments
 from appliance.web.box_stream import (
@@ -26,6 +17,15 @@ from appliance.web.box_stream import (
     StreamEvent,
     StreamOverflowError,
     StreamPosition,
+)
+from appliance.wire.alert_requests import AlertEvent
+from appliance.wire.control_events import StatusEvent
+from appliance.wire.health_socket import MeasuredEvent, MeasurementEventsRequest
+from appliance.wire.operation_requests import OperationsRequest
+from appliance.wire.status_socket import (
+    FollowRequest,
+    OperationEvent,
+    WatchRequest,
 )
 from tests.fakes.fixed_box import NOT_RUNNING, FixedBox
 

@@ -15,7 +15,6 @@ from typing import Any
 
 import pytest
 
-from appliance.adapters.applied.gateway_file import GATEWAY_FILE, encode
 from appliance.cli.argument_parser import build_parser
 from appliance.cli.arguments import Arguments
 from appliance.cli.bench.bench_progress import BenchProgress
@@ -23,12 +22,13 @@ from appliance.cli.failures import CliError
 from appliance.cli.schemas.output_reference import OUTPUTS
 from appliance.cli.terminal import Streams, Terminal
 from appliance.cli.verbs import bench
-from appliance.domain.errors import BackendError, UnreachableError
-from appliance.domain.gateway import Configuration
-from appliance.domain.profile import WarmUp
-from appliance.planning.bench.load_plan import Workload, stages
-from appliance.protocol.control import Exit
-from appliance.protocol.conversation.codec import RequestRefusedError
+from appliance.model.errors import BackendError, UnreachableError
+from appliance.model.gateway import Configuration
+from appliance.model.profile import WarmUp
+from appliance.speed.bench.load_plan import Workload, stages
+from appliance.system.applied.gateway_file import GATEWAY_FILE, encode
+from appliance.wire.control import Exit
+from appliance.wire.conversation.codec import RequestRefusedError
 from tests.fakes.bench_engine import BenchEngine
 from tests.fakes.cli_box import CliBox
 from tests.fakes.control_server import FakeSupervisor, Hang, Story, WaitFor

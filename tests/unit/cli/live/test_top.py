@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from appliance.protocol.conversation.codec import HelloEvent
-from appliance.protocol.json_values import object_in
+from appliance.wire.conversation.codec import HelloEvent
+from appliance.wire.json_values import object_in
 from tests.fakes.cli_box import CliBox
 from tests.fakes.command_terminal import OnTerminal, on_terminal
 from tests.fakes.control_server import FakeSupervisor, Hang, Story, WaitFor

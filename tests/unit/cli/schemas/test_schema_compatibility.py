@@ -13,7 +13,7 @@ from appliance.cli.schemas.output_reference import (
     checked_text,
 )
 from appliance.cli.schemas.schema_compatibility import breaking_changes
-from appliance.protocol.json_schemas import Schema
+from appliance.wire.json_schemas import Schema
 
 STATUS = next(output for output in OUTPUTS if output.name == "status").schema()
 Change = Callable[[dict[str, Any]], object]

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from appliance.domain.gateway import Configuration
 from appliance.gateway.downstream import listeners
 from appliance.gateway.downstream.interfaces import AddressChanges, addresses_of
 from appliance.gateway.downstream.listeners import (
@@ -18,6 +17,7 @@ from appliance.gateway.downstream.listeners import (
     bind_listener,
     listen_address_of,
 )
+from appliance.model.gateway import Configuration
 from tests.waiting import settle, until
 
 LOOPBACK = "lo"

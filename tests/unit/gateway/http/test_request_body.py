@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from appliance.domain.gateway import Refusal
 from appliance.gateway.http import request_body, request_head
 from appliance.gateway.http.request_head import RequestHead
-from appliance.planning.routing.json_body import BodyError
-from tests.unit.planning.routing.test_form_body import KIND, field, form
+from appliance.model.gateway import Refusal
+from appliance.routing.json_body import BodyError
+from tests.unit.routing.test_form_body import KIND, field, form
 
 JSON = '{"model": "a", "temperature": 2}'
 

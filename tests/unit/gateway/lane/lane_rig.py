@@ -7,11 +7,11 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from appliance.adapters.lane_client import SocketProbeLane
-from appliance.domain.gateway import Limits, Routed
 from appliance.gateway.lane.lane_server import LaneServer
 from appliance.gateway.lane.reservations import LaneReservations
-from appliance.ports import LaneResponse
+from appliance.model.gateway import Limits, Routed
+from appliance.system.lane_client import SocketProbeLane
+from appliance.system.ports import LaneResponse
 from tests.fakes.engine_server import Script
 from tests.unit.gateway.relay.rig import QUICK, Rig, rigged
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from appliance.adapters.lane_client import SocketProbeLane
-from appliance.domain.errors import LaneBusyError
-from appliance.ports import ProbeLane
-from appliance.protocol.lane import LaneOutcome
+from appliance.model.errors import LaneBusyError
+from appliance.system.lane_client import SocketProbeLane
+from appliance.system.ports import ProbeLane
+from appliance.wire.lane import LaneOutcome
 from tests.fakes.engine_server import EVENTS, LAST, Talk, chunk, sized
 from tests.fakes.probe_lane import FakeProbeLane, LaneAnswer, LaneRequest
 from tests.unit.gateway.lane.lane_rig import BODY, CHAT, lane_rigged

@@ -20,8 +20,6 @@ from hypothesis.stateful import (
     rule,
 )
 
-from appliance.domain.gateway import Routed, Standing, State
-from appliance.domain.profile import Endpoint
 from appliance.gateway.keys import KeyRing
 from appliance.gateway.lane.granted_lease import GrantedLease
 from appliance.gateway.lane.probe_exchange import ProbeExchange
@@ -29,7 +27,9 @@ from appliance.gateway.lane.reservations import LaneReservations
 from appliance.gateway.meter import Meter
 from appliance.gateway.relay.relay import Relay
 from appliance.gateway.routing_table import RoutingTable
-from appliance.protocol.lane import (
+from appliance.model.gateway import Routed, Standing, State
+from appliance.model.profile import Endpoint
+from appliance.wire.lane import (
     TOKEN_HEADER,
     LaneBusy,
     LaneEnd,

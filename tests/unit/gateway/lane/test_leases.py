@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from appliance.domain.errors import LaneBusyError
-from appliance.domain.gateway import Routed, Standing, State
-from appliance.domain.profile import Endpoint
 from appliance.gateway.lane.granted_lease import GrantedLease
-from appliance.ports import LaneLease
-from appliance.protocol.lane import TOKEN_HEADER, LaneOutcome
+from appliance.model.errors import LaneBusyError
+from appliance.model.gateway import Routed, Standing, State
+from appliance.model.profile import Endpoint
+from appliance.system.ports import LaneLease
+from appliance.wire.lane import TOKEN_HEADER, LaneOutcome
 from tests.fakes.engine_server import Script, Talk, answering, sized
 from tests.unit.gateway.lane.lane_rig import BODY, CHAT, LaneRig, lane_rigged, whole
 from tests.unit.gateway.relay.rig import get, post

@@ -9,11 +9,11 @@ from time import monotonic
 
 import pytest
 
-from appliance.domain.errors import LaneBusyError
-from appliance.domain.gateway import Routed, Standing, State
-from appliance.domain.profile import Endpoint
 from appliance.gateway.lane.probe_exchange import MOST_RESPONSE_BYTES, REQUEST_ARRIVED
-from appliance.protocol.lane import LaneOutcome
+from appliance.model.errors import LaneBusyError
+from appliance.model.gateway import Routed, Standing, State
+from appliance.model.profile import Endpoint
+from appliance.wire.lane import LaneOutcome
 from tests.fakes.engine_server import EVENTS, LAST, Script, Talk, answering, chunk, sized
 from tests.unit.gateway.lane.lane_rig import BODY, CHAT, LaneRig, lane_rigged, whole
 from tests.unit.gateway.relay.rig import post

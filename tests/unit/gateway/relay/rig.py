@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, replace
 
 import h11
 
-from appliance.domain.gateway import Key, Limits, Routed, Standing, State
-from appliance.domain.profile import Endpoint
 from appliance.gateway.relay.protocols import KeyChecker, RequestProgress
 from appliance.gateway.relay.relay import Relay
 from appliance.gateway.routing_table import RoutingTable
-from appliance.planning.routing.origin_policy import OriginPolicy
+from appliance.model.gateway import Key, Limits, Routed, Standing, State
+from appliance.model.profile import Endpoint
+from appliance.routing.origin_policy import OriginPolicy
 from tests.fakes.engine_server import EngineServer, Script
 from tests.fakes.loopback import delivered
 from tests.relay_port import relay_port

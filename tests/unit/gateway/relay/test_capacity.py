@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass, field
 
-from appliance.domain.gateway import Limits, Refusal
 from appliance.gateway.relay.capacity import Capacity
-from appliance.planning.routing.fair_share import Share, ShareUse
+from appliance.model.gateway import Limits, Refusal
+from appliance.routing.fair_share import Share, ShareUse
 
 LIMITS = Limits(connections=16, buffered_bytes=1600)
 

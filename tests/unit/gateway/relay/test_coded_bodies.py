@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from appliance.domain.gateway import Limits
+from appliance.model.gateway import Limits
 from tests.fakes.engine_server import answering, sized
 from tests.fakes.zstd import zstd
 from tests.unit.gateway.relay.rig import ASKED, QUICK, Caller, get, rigged

@@ -4,9 +4,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from appliance.domain.gateway import Limits, Standing
 from appliance.gateway.http.request_head import find_origin
-from appliance.planning.routing.origin_policy import OriginPolicy
+from appliance.model.gateway import Limits, Standing
+from appliance.routing.origin_policy import OriginPolicy
 from tests.fakes.engine_server import Script, answering, sized
 from tests.unit.gateway.relay.rig import QUICK, Answer, get, post, rigged
 

@@ -8,8 +8,8 @@ from functools import partial
 
 import pytest
 
-from appliance.domain.gateway import Limits, Standing
 from appliance.gateway.http.request_parser import BODY_TURN_BYTES
+from appliance.model.gateway import Limits, Standing
 from tests.fakes.engine_server import Talk, answering, chunk, sized
 from tests.unit.gateway.relay.rig import QUICK, get, post, rigged
 from tests.waiting import settle, until

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import pytest
 
-from appliance.domain.gateway import Api, Standing
-from appliance.planning.routing.refusals import ENGINE_FAILED
+from appliance.model.gateway import Api, Standing
+from appliance.routing.refusals import ENGINE_FAILED
 from tests.fakes.added_streams import (
     MODEL,
     NOW_UNIX_S,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from appliance.domain.gateway import Standing
+from appliance.model.gateway import Standing
 from tests.fakes.engine_server import (
     CHUNKED,
     EVENTS,

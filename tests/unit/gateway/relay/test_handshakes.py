@@ -9,9 +9,9 @@ from dataclasses import replace
 
 import pytest
 
-from appliance.adapters.kernel.peers import UNKNOWN_OWNER
 from appliance.gateway.downstream.handshakes import Handshake
 from appliance.gateway.downstream.listeners import Acceptor
+from appliance.system.kernel.peers import UNKNOWN_OWNER
 from tests.fakes.certificates import self_signed
 from tests.fakes.engine_server import answering, sized
 from tests.unit.gateway.relay.rig import QUICK, Caller, Rig, post, rigged

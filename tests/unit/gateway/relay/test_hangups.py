@@ -9,7 +9,7 @@ from functools import partial
 
 import pytest
 
-from appliance.domain.gateway import Standing
+from appliance.model.gateway import Standing
 from tests.fakes.engine_server import EVENTS, Talk, chunk, sized
 from tests.unit.gateway.relay.rig import ASKED, Caller, Rig, get, post, rigged
 from tests.waiting import settle, until

@@ -2,11 +2,11 @@
 
 import pytest
 
-from appliance.domain.gateway import Api, Refusal
 from appliance.gateway.http import request_head, request_parser, response_head
 from appliance.gateway.http.head_cache import CachedHead
 from appliance.gateway.http.request_head import RequestHead
 from appliance.gateway.http.response_head import Framing, ResponseHead
+from appliance.model.gateway import Api, Refusal
 
 START = "GET / HTTP/1.1\r\nHost: a\r\n"
 

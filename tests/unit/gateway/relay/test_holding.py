@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from appliance.domain.gateway import Routed, Standing, State
-from appliance.domain.profile import Endpoint
+from appliance.model.gateway import Routed, Standing, State
+from appliance.model.profile import Endpoint
 from tests.fakes.engine_server import CHUNKED, EVENTS, LAST, Talk, answering, chunk, sized
 from tests.unit.gateway.relay.rig import QUICK, Answer, Caller, Rig, get, post, rigged
 from tests.waiting import settle, until

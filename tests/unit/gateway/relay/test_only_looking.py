@@ -2,8 +2,8 @@
 
 import pytest
 
-from appliance.domain.gateway import Limits, Routed, Standing, State
-from appliance.domain.profile import Endpoint
+from appliance.model.gateway import Limits, Routed, Standing, State
+from appliance.model.profile import Endpoint
 from tests.fakes.engine_server import answering, sized
 from tests.unit.gateway.relay.rig import Rig, get, post, rigged
 from tests.waiting import until

@@ -11,12 +11,12 @@ import uvloop
 from hypothesis import given
 from hypothesis import strategies as st
 
-from appliance.domain.gateway import Routed, Standing, State
-from appliance.domain.profile import Adapter, Endpoint, Handling
 from appliance.gateway.keys import KeyRing
-from appliance.planning.routing.body_changes import LONG_BYTES
-from appliance.planning.routing.model_names import routed
-from appliance.planning.routing.origin_policy import OriginPolicy
+from appliance.model.gateway import Routed, Standing, State
+from appliance.model.profile import Adapter, Endpoint, Handling
+from appliance.routing.body_changes import LONG_BYTES
+from appliance.routing.model_names import routed
+from appliance.routing.origin_policy import OriginPolicy
 from tests.fakes.engine_server import (
     CHUNKED,
     EVENTS,

@@ -6,9 +6,9 @@ import weakref
 from collections.abc import Generator
 from functools import partial
 
-from appliance.domain.gateway import Refusal
 from appliance.gateway.relay.scan_queue import ScanQueue
-from appliance.planning.routing.json_body import BodyError
+from appliance.model.gateway import Refusal
+from appliance.routing.json_body import BodyError
 
 
 class Large:

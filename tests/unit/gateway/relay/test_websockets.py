@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from appliance.domain.gateway import Standing
+from appliance.model.gateway import Standing
 from tests.fakes.engine_server import Talk, answering, sized
 from tests.unit.gateway.relay.rig import QUICK, get, post, rigged
 from tests.waiting import settle, until

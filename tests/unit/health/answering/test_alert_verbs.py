@@ -8,7 +8,10 @@ from typing import Any
 
 import pytest
 
-from appliance.domain.alerts import (
+from appliance.alerts.sending.outbox_rows import OutboxRow
+from appliance.health.telling.delivery_figures import sent_alerts
+from appliance.health.telling.heartbeat import HeartbeatFacts
+from appliance.model.alerts import (
     BOX,
     AlertRule,
     OutboxState,
@@ -17,16 +20,13 @@ from appliance.domain.alerts import (
     SubjectKind,
     TransitionKind,
 )
-from appliance.domain.errors import (
+from appliance.model.errors import (
     BadRequestError,
     NotFoundError,
     PreconditionError,
     UnknownProfileError,
 )
-from appliance.health.telling.delivery_figures import sent_alerts
-from appliance.health.telling.heartbeat import HeartbeatFacts
-from appliance.planning.alerting.sending.outbox_rows import OutboxRow
-from appliance.protocol.alert_requests import (
+from appliance.wire.alert_requests import (
     AckRequest,
     AddWindowRequest,
     AlertQuestion,
@@ -39,8 +39,8 @@ from appliance.protocol.alert_requests import (
     UnsilenceRequest,
     WindowsRequest,
 )
-from appliance.protocol.conversation.codec import MAX_LINE_BYTES, ResultEvent
-from appliance.protocol.health_socket import HEALTH
+from appliance.wire.conversation.codec import MAX_LINE_BYTES, ResultEvent
+from appliance.wire.health_socket import HEALTH
 from tests.fakes.alert_samples import AEON, GENESIS, transition
 from tests.fakes.watched_alerts import LeapingClock, WatchedAlerts, watched_alerts
 

@@ -12,26 +12,26 @@ from typing import Any
 
 import pytest
 
-from appliance.adapters.sqlite.measurement_store import MeasurementStore
-from appliance.adapters.sqlite.state_store import StateStore
-from appliance.domain.alerts import TransitionKind
-from appliance.domain.errors import BadRequestError, BusyError, PermissionDeniedError
-from appliance.domain.measurements import EventKind, MeasurementEvent
-from appliance.domain.operators import TokenOperator
-from appliance.domain.profile import WarmUp
-from appliance.domain.words import Series
 from appliance.health.agent import AWAY, HealthAgent
 from appliance.health.answering.alert_verbs import AlertVerbs
 from appliance.health.answering.health_verbs import HealthVerbs, read_for_health
 from appliance.health.answering.lease_desk import LeaseDesk
 from appliance.health.box_view import NOT_CONNECTED
 from appliance.health.clock import SystemHealthClock
-from appliance.planning.speeds import BaselineReport, SpeedReport
-from appliance.protocol.acting_request import ActingRequest
-from appliance.protocol.alert_requests import AckRequest, AlertEvent, AlertsRequest
-from appliance.protocol.conversation.async_client import open_conversation
-from appliance.protocol.conversation.codec import ErrorEvent, ResultEvent, SocketTable
-from appliance.protocol.health_socket import (
+from appliance.model.alerts import TransitionKind
+from appliance.model.errors import BadRequestError, BusyError, PermissionDeniedError
+from appliance.model.measurements import EventKind, MeasurementEvent
+from appliance.model.operators import TokenOperator
+from appliance.model.profile import WarmUp
+from appliance.model.words import Series
+from appliance.speed.speeds import BaselineReport, SpeedReport
+from appliance.system.sqlite.measurement_store import MeasurementStore
+from appliance.system.sqlite.state_store import StateStore
+from appliance.wire.acting_request import ActingRequest
+from appliance.wire.alert_requests import AckRequest, AlertEvent, AlertsRequest
+from appliance.wire.conversation.async_client import open_conversation
+from appliance.wire.conversation.codec import ErrorEvent, ResultEvent, SocketTable
+from appliance.wire.health_socket import (
     HEALTH,
     AcceptBaselineRequest,
     BaselineRequest,
@@ -55,9 +55,9 @@ from appliance.protocol.health_socket import (
     StoreBenchRequest,
     StoredProbeEvent,
 )
-from appliance.protocol.typed_json import from_json
-from appliance.protocol.unix_server import Peer
-from appliance.protocol.view_socket import BY_TOKEN, VIEW
+from appliance.wire.typed_json import from_json
+from appliance.wire.unix_server import Peer
+from appliance.wire.view_socket import BY_TOKEN, VIEW
 from tests.fakes.alert_samples import transition
 from tests.fakes.health_monitors import RATE, FakeQualityWatch, FakeSpeedWatch
 from tests.fakes.probe_lane import FakeProbeLane, LaneAnswer

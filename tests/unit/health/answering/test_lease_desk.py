@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from appliance.domain.errors import BusyError
 from appliance.health.answering.lease_desk import LeaseDesk
+from appliance.model.errors import BusyError
 from tests.fakes.health_clock import VirtualHealthClock
 from tests.fakes.probe_lane import FakeProbeLane, LaneAnswer
 from tests.fakes.virtual_time import advance

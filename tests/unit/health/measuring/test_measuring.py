@@ -7,16 +7,16 @@ from dataclasses import replace
 
 import pytest
 
-from appliance.adapters.kernel.cpu_shares import CpuCounters
-from appliance.domain.measurements import EventKind, ProbeOutcome
-from appliance.domain.profile import WarmUp
-from appliance.domain.words import Series
 from appliance.health.box_view import ProfileView
 from appliance.health.measuring.evidence import EvidenceReader
 from appliance.health.measuring.prober import Prober
 from appliance.health.measuring.profile_monitor import ProfileMonitor
-from appliance.planning.probing.pieces import MOST_PIECE_S
-from appliance.planning.probing.schedule import Cadence, ProbeConditions
+from appliance.model.measurements import EventKind, ProbeOutcome
+from appliance.model.profile import WarmUp
+from appliance.model.words import Series
+from appliance.speed.probing.pieces import MOST_PIECE_S
+from appliance.speed.probing.schedule import Cadence, ProbeConditions
+from appliance.system.kernel.cpu_shares import CpuCounters
 from tests.fakes.course_prober import FakeProbeStore
 from tests.fakes.health_clock import VirtualHealthClock
 from tests.fakes.probe_lane import FakeProbeLane

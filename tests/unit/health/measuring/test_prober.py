@@ -7,9 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from appliance.adapters.kernel.cpu_shares import CpuCounters
-from appliance.domain.errors import LaneBusyError
-from appliance.domain.measurements import (
+from appliance.health.measuring.evidence import EvidenceReader
+from appliance.health.measuring.prober import Prober
+from appliance.model.errors import LaneBusyError
+from appliance.model.measurements import (
     Probe,
     ProbeKind,
     ProbeOutcome,
@@ -17,13 +18,12 @@ from appliance.domain.measurements import (
     decode_tok_s,
     prefill_tok_s,
 )
-from appliance.domain.profile import Applied, WarmUp
-from appliance.health.measuring.evidence import EvidenceReader
-from appliance.health.measuring.prober import Prober
-from appliance.planning.probing.course import ProbeCourse, ProbeStep
-from appliance.planning.probing.pieces import MOST_PIECE_S
-from appliance.protocol.health_socket import ProbeProgressEvent
-from appliance.protocol.lane import LaneOutcome
+from appliance.model.profile import Applied, WarmUp
+from appliance.speed.probing.course import ProbeCourse, ProbeStep
+from appliance.speed.probing.pieces import MOST_PIECE_S
+from appliance.system.kernel.cpu_shares import CpuCounters
+from appliance.wire.health_socket import ProbeProgressEvent
+from appliance.wire.lane import LaneOutcome
 from tests.fakes.health_clock import VirtualHealthClock
 from tests.fakes.probe_lane import FakeProbeLane, LaneAnswer, LaneRequest
 from tests.fakes.probed_engine import LlamaCppModel, VllmModel, event_stream, prompt_of, text_event

@@ -7,8 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from appliance.domain.errors import BackendError, PreconditionError
-from appliance.domain.measurements import (
+from appliance.health.box_view import ProfileView
+from appliance.health.measuring.profile_monitor import ProfileMonitor
+from appliance.model.errors import BackendError, PreconditionError
+from appliance.model.measurements import (
     EventKind,
     ForeignHolder,
     MeasurementEvent,
@@ -16,11 +18,9 @@ from appliance.domain.measurements import (
     ProbeOutcome,
     TrafficSums,
 )
-from appliance.domain.words import Series
-from appliance.health.box_view import ProfileView
-from appliance.health.measuring.profile_monitor import ProfileMonitor
-from appliance.planning.probing.schedule import Cadence, ProbeConditions
-from appliance.protocol.health_socket import ProbeProgressEvent
+from appliance.model.words import Series
+from appliance.speed.probing.schedule import Cadence, ProbeConditions
+from appliance.wire.health_socket import ProbeProgressEvent
 from tests.fakes.course_prober import FakeCourseProber, FakeProbeStore
 from tests.fakes.health_clock import VirtualHealthClock
 from tests.fakes.probe_rows import EVIDENCE

@@ -8,16 +8,16 @@ from dataclasses import replace
 
 import pytest
 
-from appliance.domain.errors import LaneBusyError
-from appliance.domain.measurements import EventKind
-from appliance.domain.profile import Abilities, WarmUp
 from appliance.health.box_view import ProfileView
 from appliance.health.measuring.quality_monitor import STATE_KEY, QualityMonitor
-from appliance.planning.probing.schedule import ProbeConditions
-from appliance.planning.quality.canary_file import CanaryFile, parse_canaries
-from appliance.planning.quality.canary_schedule import CanaryCadence
-from appliance.planning.quality.chat_answer import MOST_ANSWER_BYTES
-from appliance.protocol.lane import LaneOutcome
+from appliance.model.errors import LaneBusyError
+from appliance.model.measurements import EventKind
+from appliance.model.profile import Abilities, WarmUp
+from appliance.speed.probing.schedule import ProbeConditions
+from appliance.speed.quality.canary_file import CanaryFile, parse_canaries
+from appliance.speed.quality.canary_schedule import CanaryCadence
+from appliance.speed.quality.chat_answer import MOST_ANSWER_BYTES
+from appliance.wire.lane import LaneOutcome
 from tests.fakes.canary_store import FakeCanaryStore
 from tests.fakes.chat_engine import ChatEngine, chat_answer
 from tests.fakes.health_clock import VirtualHealthClock

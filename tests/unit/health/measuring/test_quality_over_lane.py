@@ -5,15 +5,15 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from appliance.adapters.canary_files import CanaryDirectory
-from appliance.adapters.sqlite.measurement_store import MeasurementStore
-from appliance.domain.measurements import EventKind
 from appliance.health.box_view import ProfileView
 from appliance.health.clock import SystemHealthClock
 from appliance.health.measuring.quality_monitor import STATE_KEY, QualityMonitor
-from appliance.planning.probing.schedule import ProbeConditions
-from appliance.planning.quality.canary_schedule import CanaryCadence
-from appliance.planning.quality.quality_record import decode_quality
+from appliance.model.measurements import EventKind
+from appliance.speed.probing.schedule import ProbeConditions
+from appliance.speed.quality.canary_schedule import CanaryCadence
+from appliance.speed.quality.quality_record import decode_quality
+from appliance.system.canary_files import CanaryDirectory
+from appliance.system.sqlite.measurement_store import MeasurementStore
 from tests.fakes.engine_server import answering, sized
 from tests.fakes.profiles import applied
 from tests.unit.gateway.lane.lane_rig import lane_rigged

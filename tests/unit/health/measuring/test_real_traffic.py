@@ -1,7 +1,7 @@
 """Real traffic between two views of the box."""
 
-from appliance.domain.measurements import TrafficSums
 from appliance.health.measuring.real_traffic import RealTraffic
+from appliance.model.measurements import TrafficSums
 
 
 def sums(

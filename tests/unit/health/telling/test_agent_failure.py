@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from appliance.domain.alerts import SendOutcome
+from appliance.alerts.messages.box_messages import BoxWords
 from appliance.health.telling.agent_failure import (
     AgentFailure,
     read_failure,
     tell_failure,
     tell_return,
 )
-from appliance.planning.alerting.messages.box_messages import BoxWords
+from appliance.model.alerts import SendOutcome
 from tests.fakes.beat_notifier import FakeBeatNotifier
 from tests.fakes.health_clock import VirtualHealthClock
 from tests.fakes.virtual_time import advance

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from appliance.domain.alerts import SendOutcome
+from appliance.alerts.messages.box_messages import BoxWords
 from appliance.health.telling.heartbeat import BEAT_EVERY_S, Heartbeat
-from appliance.planning.alerting.messages.box_messages import BoxWords
+from appliance.model.alerts import SendOutcome
 from tests.fakes.beat_notifier import FakeBeatNotifier
 from tests.fakes.health_clock import VirtualHealthClock
 from tests.fakes.virtual_time import advance

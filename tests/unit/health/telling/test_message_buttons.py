@@ -8,11 +8,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from appliance.domain.alerts import AlertRule, MessageAction, Severity, TransitionKind
-from appliance.domain.errors import PermissionDeniedError
+from appliance.alerts.messages.action_tokens import TOKEN_S
 from appliance.health.telling.message_buttons import MessageButtons
-from appliance.planning.alerting.messages.action_tokens import TOKEN_S
-from appliance.protocol.alert_requests import ActRequest
+from appliance.model.alerts import AlertRule, MessageAction, Severity, TransitionKind
+from appliance.model.errors import PermissionDeniedError
+from appliance.wire.alert_requests import ActRequest
 from tests.fakes.alert_samples import AEON, transition
 from tests.fakes.watched_alerts import LeapingClock, WatchedAlerts, watched_alerts
 

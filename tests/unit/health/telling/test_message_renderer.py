@@ -2,7 +2,11 @@
 
 import pytest
 
-from appliance.domain.alerts import (
+from appliance.alerts.messages.box_messages import BoxWords
+from appliance.alerts.sending.outbox import Delivery, DeliveryForm
+from appliance.alerts.sending.outbox_rows import OutboxRow
+from appliance.health.telling.message_renderer import MessageRenderer
+from appliance.model.alerts import (
     AlertRule,
     MessageAction,
     Severity,
@@ -11,10 +15,6 @@ from appliance.domain.alerts import (
     Transition,
     TransitionKind,
 )
-from appliance.health.telling.message_renderer import MessageRenderer
-from appliance.planning.alerting.messages.box_messages import BoxWords
-from appliance.planning.alerting.sending.outbox import Delivery, DeliveryForm
-from appliance.planning.alerting.sending.outbox_rows import OutboxRow
 from tests.fakes.health_clock import VirtualHealthClock
 
 pytestmark = pytest.mark.virtual_time

@@ -8,10 +8,10 @@ from itertools import pairwise
 
 import pytest
 
-from appliance.domain.alerts import Message, OutboxState, Severity, TransitionKind
+from appliance.alerts.sending.outbox import Delivery
+from appliance.alerts.sending.outbox_rows import OutboxRow, Settlement
 from appliance.health.telling.outbox_sender import OutboxSender
-from appliance.planning.alerting.sending.outbox import Delivery
-from appliance.planning.alerting.sending.outbox_rows import OutboxRow, Settlement
+from appliance.model.alerts import Message, OutboxState, Severity, TransitionKind
 from tests.fakes.alert_samples import AEON, profile_subject, told, transition
 from tests.fakes.fake_alert_store import FakeAlertStore
 from tests.fakes.health_clock import VirtualHealthClock

@@ -2,9 +2,9 @@
 
 import pytest
 
-from appliance.domain.words import Mark
+from appliance.alerts.watchdog_rules.snapshot import BoxLook, WatchLook
 from appliance.health.telling.own_network import OwnNetwork
-from appliance.planning.alerting.watchdog_rules.snapshot import BoxLook, WatchLook
+from appliance.model.words import Mark
 
 
 def look(unix_s: float, **up: bool | None) -> BoxLook:

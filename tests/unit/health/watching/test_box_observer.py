@@ -7,27 +7,27 @@ from pathlib import Path
 
 import pytest
 
-from appliance.adapters.systemd.unit_reader import UnitReading
-from appliance.domain.errors import LaneBusyError, StoreError, UnitError
-from appliance.domain.gpu_health import ForeignProcess, GpuHealth
-from appliance.domain.measurements import BoxGpus
-from appliance.domain.memory import GpuState
-from appliance.domain.names import GATEWAY_UNIT, SUPERVISOR_UNIT, unit_of
-from appliance.domain.observed import ActiveState
-from appliance.domain.profile import Catalogue
-from appliance.domain.words import Mark
-from appliance.health.box_view import NOT_CONNECTED, BoxView
-from appliance.health.watching.box_observer import BoxObserver, disk_looks
-from appliance.health.watching.engine_checks import EngineChecks
-from appliance.health.watching.watch_checks import WatchChecks, ask_no_url
-from appliance.planning.alerting.watchdog_rules.snapshot import (
+from appliance.alerts.watchdog_rules.snapshot import (
     EndedOperation,
     OperationLook,
     ProfileLook,
     UnitLook,
 )
-from appliance.protocol.audit_socket import Listener
-from appliance.settings_snapshot import WatchSnapshot
+from appliance.health.box_view import NOT_CONNECTED, BoxView
+from appliance.health.watching.box_observer import BoxObserver, disk_looks
+from appliance.health.watching.engine_checks import EngineChecks
+from appliance.health.watching.watch_checks import WatchChecks, ask_no_url
+from appliance.model.errors import LaneBusyError, StoreError, UnitError
+from appliance.model.gpu_health import ForeignProcess, GpuHealth
+from appliance.model.measurements import BoxGpus
+from appliance.model.memory import GpuState
+from appliance.model.names import GATEWAY_UNIT, SUPERVISOR_UNIT, unit_of
+from appliance.model.observed import ActiveState
+from appliance.model.profile import Catalogue
+from appliance.model.words import Mark
+from appliance.settings.snapshot import WatchSnapshot
+from appliance.system.systemd.unit_reader import UnitReading
+from appliance.wire.audit_socket import Listener
 from tests.fakes.health_clock import VirtualHealthClock
 from tests.fakes.probe_lane import FakeProbeLane, LaneAnswer, LaneRequest
 from tests.fakes.profiles import applied, catalogue

@@ -6,9 +6,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from appliance.domain.errors import LaneAwayError, LaneBusyError
 from appliance.health.watching.engine_checks import CheckedEngine, EngineChecks
-from appliance.protocol.lane import LaneOutcome
+from appliance.model.errors import LaneAwayError, LaneBusyError
+from appliance.wire.lane import LaneOutcome
 from tests.fakes.health_clock import VirtualHealthClock
 from tests.fakes.probe_lane import FakeLaneResponse, FakeProbeLane, LaneAnswer, LaneRequest
 from tests.fakes.virtual_time import advance

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from appliance.domain.gpu_health import ForeignProcess, GpuHealth, XidEvent
-from appliance.domain.measurements import BoxGpus, GpuEvidence, GpuSample, GpuTenant
-from appliance.domain.memory import GpuState
+from appliance.alerts.watchdog_rules.snapshot import GpuError, GpuHolder, GpuLook
 from appliance.health.watching.gpu_looks import foreign_pids, gpu_looks, held_bytes, is_on_its_gpus
-from appliance.planning.alerting.watchdog_rules.snapshot import GpuError, GpuHolder, GpuLook
+from appliance.model.gpu_health import ForeignProcess, GpuHealth, XidEvent
+from appliance.model.measurements import BoxGpus, GpuEvidence, GpuSample, GpuTenant
+from appliance.model.memory import GpuState
 from tests.fakes.profiles import applied
 
 GIB = 1 << 30

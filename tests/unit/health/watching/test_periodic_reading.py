@@ -5,8 +5,8 @@ import logging
 
 import pytest
 
-from appliance.domain.errors import UnitError
 from appliance.health.watching.periodic_reading import PeriodicReading
+from appliance.model.errors import UnitError
 from tests.fakes.health_clock import VirtualHealthClock
 from tests.fakes.virtual_time import advance
 

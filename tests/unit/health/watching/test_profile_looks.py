@@ -5,18 +5,18 @@ from math import inf
 
 import pytest
 
-from appliance.adapters.systemd.unit_reader import UnitReading
-from appliance.domain.gpu_health import GpuHealth
-from appliance.domain.measurements import BoxGpus, GpuEvidence, GpuSample, GpuTenant
-from appliance.domain.memory import GpuState
-from appliance.domain.observed import ActiveState
-from appliance.domain.words import Mark
+from appliance.alerts.watchdog_rules.snapshot import ProfileLook, ReadingKind, UnitLook
 from appliance.health.box_view import BoxView, ProfileView
 from appliance.health.watching.engine_checks import EngineAnswers
 from appliance.health.watching.profile_looks import Observations, ProfileLooks
-from appliance.planning.alerting.watchdog_rules.snapshot import ProfileLook, ReadingKind, UnitLook
-from appliance.planning.speeds import SpeedReport
-from appliance.protocol.sd_notify import patch_failure
+from appliance.model.gpu_health import GpuHealth
+from appliance.model.measurements import BoxGpus, GpuEvidence, GpuSample, GpuTenant
+from appliance.model.memory import GpuState
+from appliance.model.observed import ActiveState
+from appliance.model.words import Mark
+from appliance.speed.speeds import SpeedReport
+from appliance.system.systemd.unit_reader import UnitReading
+from appliance.wire.sd_notify import patch_failure
 from tests.fakes.profiles import applied, catalogue
 
 BOX = catalogue(replace(applied("a", "gpu-0"), conflicts=("b",)), applied("b", "gpu-0"))

@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 
-from appliance.adapters.sqlite.state_store import StateStore
 from appliance.health.agent import HealthAgent, QualityWatch, SpeedWatch
 from appliance.health.clock import SystemHealthClock
 from appliance.health.watching.state_watch import Document, StateWatch
+from appliance.system.sqlite.state_store import StateStore
 from tests.fakes.course_prober import FakeProbeStore
 from tests.fakes.health_monitors import FakeCompactingStore, FakeQualityWatch, FakeSpeedWatch
 from tests.fakes.profiles import applied

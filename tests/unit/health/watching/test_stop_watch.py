@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from appliance.domain.alerts import Subject, SubjectKind
+from appliance.alerts.book.alert_book import evaluate, unsilence
+from appliance.alerts.book.alert_context import AlertCircumstances, AlertPolicy
 from appliance.health.watching.stop_watch import StopWatch
-from appliance.planning.alerting.book.alert_book import evaluate, unsilence
-from appliance.planning.alerting.book.alert_context import AlertCircumstances, AlertPolicy
+from appliance.model.alerts import Subject, SubjectKind
 from tests.fakes.watched_alerts import WatchedAlerts, watched_alerts
 
 GENESIS = Subject(kind=SubjectKind.PROFILE, name="genesis")

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from appliance.domain.observed import ActiveState
-from appliance.domain.words import Mark
+from appliance.alerts.watchdog_rules.snapshot import UnitLook, WatchLook
 from appliance.health.watching.watch_checks import UrlAnswer, WatchChecks, ask_no_url
-from appliance.planning.alerting.watchdog_rules.snapshot import UnitLook, WatchLook
-from appliance.settings_snapshot import WatchSnapshot
+from appliance.model.observed import ActiveState
+from appliance.model.words import Mark
+from appliance.settings.snapshot import WatchSnapshot
 from tests.fakes.health_clock import VirtualHealthClock
 from tests.fakes.virtual_time import advance
 

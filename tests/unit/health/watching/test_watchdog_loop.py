@@ -7,11 +7,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from appliance.domain.alerts import AlertRule, Severity, Subject, SubjectKind, TransitionKind
-from appliance.domain.errors import NotFoundError, StoreError
-from appliance.domain.targets import TargetStanding
-from appliance.health.watching.watchdog_loop import LOOK_EVERY_S, Watchdog
-from appliance.planning.alerting.book.alert_book import (
+from appliance.alerts.book.alert_book import (
     AlertBook,
     AlertCircumstances,
     AlertPolicy,
@@ -20,7 +16,11 @@ from appliance.planning.alerting.book.alert_book import (
     ack,
     silence,
 )
-from appliance.planning.alerting.watchdog_rules.snapshot import BoxLook
+from appliance.alerts.watchdog_rules.snapshot import BoxLook
+from appliance.health.watching.watchdog_loop import LOOK_EVERY_S, Watchdog
+from appliance.model.alerts import AlertRule, Severity, Subject, SubjectKind, TransitionKind
+from appliance.model.errors import NotFoundError, StoreError
+from appliance.model.targets import TargetStanding
 from tests.fakes.alert_ledger import FakeAlertLedger
 from tests.fakes.health_clock import VirtualHealthClock
 from tests.fakes.virtual_time import advance

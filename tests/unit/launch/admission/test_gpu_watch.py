@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from appliance.adapters.kernel.processes import control_group as group_of
-from appliance.adapters.kernel.processes import processes_of, unit_of_group
-from appliance.domain.paths import GATE_SCRIPT, PREFIX
 from appliance.launch.admission.gpu_watch import GpuWatch
 from appliance.launch.admission.obstacles import Obstacle, left_over
 from appliance.launch.admission.release import Release
-from appliance.planning.memory.requirement import MemoryRequirement
+from appliance.model.paths import GATE_SCRIPT, PREFIX
+from appliance.switch.memory.requirement import MemoryRequirement
+from appliance.system.kernel.processes import control_group as group_of
+from appliance.system.kernel.processes import processes_of, unit_of_group
 from tests.fakes.notify_socket import NotifySocket
 from tests.pretend.building import build
 from tests.pretend.gpus import GIB, Gpus
@@ -246,7 +246,7 @@ def test_remains_of_a_unit_are_in_the_way() -> None:
 
 @pytest.mark.parametrize(
     "word",
-    [f"{PREFIX}/{GATE_SCRIPT}", "/appliance/adapters/gpus/sampler.py", "appliance.launch.gate"],
+    [f"{PREFIX}/{GATE_SCRIPT}", "/appliance/system/gpus/sampler.py", "appliance.launch.gate"],
 )
 def test_a_gate_in_a_rivals_unit_is_no_remains(word: str) -> None:
     """Two gates that look at each other's unit both go ahead: the lease decides."""

@@ -7,7 +7,6 @@ from contextlib import closing, contextmanager
 
 import pytest
 
-from appliance.adapters.kernel.tcp_listeners import PortSocket, port_sockets_in
 from appliance.launch.admission.port import (
     LISTENER_GRACE_S,
     PORT_REUSE,
@@ -15,6 +14,7 @@ from appliance.launch.admission.port import (
     last_program,
     record_program,
 )
+from appliance.system.kernel.tcp_listeners import PortSocket, port_sockets_in
 from tests.programs import free_port
 
 ADDRESS, PORT = socket.SO_REUSEADDR, socket.SO_REUSEPORT

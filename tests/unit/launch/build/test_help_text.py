@@ -5,7 +5,7 @@ import random
 import pytest
 
 from appliance.launch.build.help_text import HelpText
-from appliance.protocol.build_record import MOST_OPTIONS
+from appliance.wire.build_record import MOST_OPTIONS
 from tests.fakes import scripted_llama_server as scripted
 
 # In the format of llama.cpp's own help; the entries are the test's.

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from appliance.domain.engine_build import HELP_QUESTION, EngineBuild, distribution_question
 from appliance.launch.build.question import ask, stored, version_in
 from appliance.launch.program import UsageError
-from appliance.protocol.build_record import BuildRecord, encoded
+from appliance.model.engine_build import HELP_QUESTION, EngineBuild, distribution_question
+from appliance.wire.build_record import BuildRecord, encoded
 from tests.fakes import scripted_llama_server as scripted
 from tests.programs import PATIENCE_S
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from appliance.protocol.sd_notify import is_patch_failure
+from appliance.wire.sd_notify import is_patch_failure
 from tests.fakes.notify_socket import NotifySocket
 from tests.programs import (
     PATIENCE_S,

@@ -8,18 +8,19 @@ from typing import Any
 import httpx
 import pytest
 
-from appliance.domain.errors import BusyError, UnreachableError
-from appliance.domain.record import Record
-from appliance.domain.words import Mark
-from appliance.planning.routing.same_origin import SameOriginPolicy
-from appliance.protocol.alert_requests import (
+from appliance.model.errors import BusyError, UnreachableError
+from appliance.model.record import Record
+from appliance.model.words import Mark
+from appliance.routing.same_origin import SameOriginPolicy
+from appliance.web.application import OPENAPI_PATH, make_application
+from appliance.wire.alert_requests import (
     AckRequest,
     SilenceRequest,
     TestAlertRequest,
     UnsilenceRequest,
 )
-from appliance.protocol.control_events import EndedEvent
-from appliance.protocol.control_requests import (
+from appliance.wire.control_events import EndedEvent
+from appliance.wire.control_requests import (
     CancelRequest,
     CutRequest,
     MarkRequest,
@@ -27,8 +28,7 @@ from appliance.protocol.control_requests import (
     StopRequest,
     SwitchRequest,
 )
-from appliance.protocol.conversation.codec import ErrorEvent, RequestRefusedError, ResultEvent
-from appliance.web.application import OPENAPI_PATH, make_application
+from appliance.wire.conversation.codec import ErrorEvent, RequestRefusedError, ResultEvent
 from tests.fakes.fixed_box import FixedBox, FixedFocus, browse
 from tests.fakes.operator_actions import TOKEN, FakeBoxActions, ProbeBegun
 

@@ -10,7 +10,7 @@ from prometheus_client.openmetrics.parser import (
 )
 from prometheus_client.parser import text_string_to_metric_families
 
-from appliance.domain.operations import Outcome
+from appliance.model.operations import Outcome
 from appliance.web.box_documents import STALE_S, BoxDocuments, Document
 from appliance.web.metrics.metric_table import METRICS, ON_ENGINE_PAGE, MetricKind
 from appliance.web.metrics.text_exposition import render_box

@@ -6,12 +6,16 @@ from dataclasses import dataclass
 import httpx
 import pytest
 
-from appliance.domain.errors import BusyError
-from appliance.domain.record import Record
-from appliance.domain.words import Mark
-from appliance.planning.routing.same_origin import SameOriginPolicy
-from appliance.protocol.alert_requests import AckRequest, SilenceRequest
-from appliance.protocol.control_requests import (
+from appliance.model.errors import BusyError
+from appliance.model.record import Record
+from appliance.model.words import Mark
+from appliance.routing.same_origin import SameOriginPolicy
+from appliance.web.application import make_application
+from appliance.web.box_documents import BoxDocuments
+from appliance.web.page.page_documents import FocusDocuments
+from appliance.web.page.page_sessions import LASTS_S, MOST_SESSIONS, Sessions
+from appliance.wire.alert_requests import AckRequest, SilenceRequest
+from appliance.wire.control_requests import (
     CancelRequest,
     CutRequest,
     MarkRequest,
@@ -19,11 +23,7 @@ from appliance.protocol.control_requests import (
     StopRequest,
     SwitchRequest,
 )
-from appliance.protocol.conversation.codec import ResultEvent
-from appliance.web.application import make_application
-from appliance.web.box_documents import BoxDocuments
-from appliance.web.page.page_documents import FocusDocuments
-from appliance.web.page.page_sessions import LASTS_S, MOST_SESSIONS, Sessions
+from appliance.wire.conversation.codec import ResultEvent
 from tests.fakes.fixed_box import FixedBox, FixedFocus, browse
 from tests.fakes.operator_actions import TOKEN, FakeBoxActions
 from tests.pins import status_documents

@@ -4,10 +4,10 @@ import math
 
 import pytest
 
-from appliance.domain.operations import Kind, Phase
-from appliance.planning.history import RateSummary
+from appliance.model.operations import Kind, Phase
 from appliance.presentation.speed_history import History
 from appliance.presentation.status_markdown import markdown_lines
+from appliance.status.history import RateSummary
 from appliance.web.box_documents import BoxDocuments
 from appliance.web.page.memory_bars import memory_bars
 from appliance.web.page.operation_steps import operation_view

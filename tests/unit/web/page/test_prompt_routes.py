@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import httpx
 import pytest
 
-from appliance.domain.errors import ApplianceError, BackendError, BusyError
-from appliance.planning.routing.same_origin import SameOriginPolicy
+from appliance.model.errors import ApplianceError, BackendError, BusyError
+from appliance.routing.same_origin import SameOriginPolicy
 from appliance.web.acting.prompt_trials import MOST_PROMPT
 from appliance.web.application import make_application
 from appliance.web.box_documents import BoxDocuments

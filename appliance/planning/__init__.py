@@ -1,1 +1,0 @@
-"""Pure decisions; time and observations are arguments."""

@@ -1,0 +1,234 @@
+"""Compilation of profiles to the form that the daemon and the CLI read.
+
+The compiled form has the fingerprint of the configuration, because another configuration may take
+another amount of memory, and the request that proves a start, because an engine that embeds, ranks or
+classifies answers no completion.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from hashlib import sha256
+from typing import Final
+
+from appliance.engines import ENGINES
+from appliance.engines.shared.engine import Invocation, Task
+from appliance.engines.shared.rendering import hf_cache_path, hf_repository
+from appliance.model.claims import NOTHING, Claim, claim_on
+from appliance.model.model_headers import (
+    AdapterRanks,
+    LookAtModel,
+    ModelFileFault,
+    ModelReference,
+    Safetensors,
+    Unread,
+)
+from appliance.model.profile import Abilities, Adapter, Applied, Need, WarmUp
+from appliance.model.spec import AdapterTable, Problem, Profile
+from appliance.model.spelling import spelled
+from appliance.profiles.estimates.estimating import estimated
+from appliance.profiles.request_handling import handling_of
+from appliance.switch.verification.declaration import declared_facts
+
+_PROOF: Final = {
+    Task.GENERATE: WarmUp.COMPLETION,
+    Task.EMBED: WarmUp.EMBEDDING,
+    Task.CLASSIFY: WarmUp.NONE,
+}
+_VISION_CONFIG: Final = "vision_config"
+"""Key of a model's ``config.json`` that describes its encoder of images, in the models of Hugging
+Face's transformers."""
+_GENERATED: Final = frozenset({WarmUp.COMPLETION, WarmUp.CHAT})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProfileSource:
+    """File that a profile was read from."""
+
+    path: str
+    sha256: str
+    """SHA-256 of the file's bytes, in hexadecimal."""
+    modified_unix_s: int = 0
+    """Unix seconds of the file's last change; 0: not known."""
+
+
+def claim_of(profile: Profile) -> Claim:
+    """Return the devices that `profile` owns while it runs; see `appliance.model.claims`."""
+    return NOTHING if profile.shared else claim_on(profile.gpus)
+
+
+def unseen(_reference: ModelReference) -> Unread:
+    """Report every model as missing: `LookAtModel` for callers without a file system."""
+    return Unread(fault=ModelFileFault.MISSING, problem="not looked at")
+
+
+def unranked(directories: Sequence[str]) -> tuple[None, ...]:
+    """Report no ranks: `AdapterRanks` for callers without a file system."""
+    return (None,) * len(directories)
+
+
+def compile_applied(
+    profile: Profile,
+    source: ProfileSource,
+    invocation: Invocation,
+    hf_home: str,
+    look: LookAtModel = unseen,
+) -> Applied:
+    """Return `profile` as it is installed, still without the profiles that it conflicts with.
+
+    Args:
+        profile: A valid one.
+        source: Its file.
+        invocation: How its engine is started.
+        hf_home: The local Hugging Face cache.
+        look: Reads the headers of its model.
+    """
+    engine = ENGINES[profile.engine]
+    memory = engine.memory(profile)
+    path = model_path(profile.model, hf_home)
+    found = estimated(profile, path, look)
+    return Applied(
+        name=profile.name,
+        description=profile.description,
+        engine=profile.engine,
+        model=profile.model,
+        model_path=path,
+        binary=invocation.argv[0],
+        command=invocation.argv if engine.build_question else (),
+        served=profile.served,
+        endpoint=profile.endpoint,
+        health_path=invocation.health_path,
+        claim=claim_of(profile),
+        need=Need(vram_bytes=profile.need.vram_bytes, ram_bytes=profile.need.ram_bytes),
+        deadlines=profile.deadlines,
+        warm_up=warm_up_of(profile, found.weights),
+        first_mark=profile.mark,
+        source_path=source.path,
+        source_sha256=source.sha256,
+        fingerprint=fingerprint(profile, invocation, found.file_bytes),
+        gpus=profile.gpus,
+        gpu_split=memory.gpu_split,
+        vram_fraction=memory.vram_fraction,
+        ram_fraction=memory.ram_fraction,
+        estimate=found.estimate,
+        estimate_problem=found.problem,
+        locks_memory=memory.locks_memory,
+        shares_cache=memory.shares_cache,
+        assume_free=profile.need.assume_free,
+        speculative=profile.speculative is not None,
+        draft_path=_draft_path(profile, hf_home),
+        adapters=tuple(
+            Adapter(
+                name=adapter.name,
+                engine_name=engine.adapter_name(profile, adapter.name),
+                path=_adapter_path(adapter, hf_home),
+                most_rank=engine.most_rank(profile),
+            )
+            for adapter in profile.adapters
+        ),
+        tools=engine.tools(profile) if profile.tools is None else profile.tools,
+        abilities=abilities_of(profile, found.weights),
+        context_tokens=found.context_tokens,
+        file_unix_s=found.modified_unix_s or source.modified_unix_s,
+        declared=declared_facts(profile, found.gpu_weights),
+        handling=handling_of(profile),
+    )
+
+
+def model_path(model: str, hf_home: str) -> str | None:
+    """Return the file or directory of `model`; None: nothing on disk to check."""
+    repository = hf_repository(model)
+    if repository is not None:
+        return hf_cache_path(repository, hf_home)
+    return model if model.startswith("/") else None
+
+
+def with_ranks(profile: Profile, hf_home: str, ranks_of: AdapterRanks) -> Profile:
+    """Return `profile` with the ranks of adapters, as their own files have them, where it says none."""
+    open_ones = [adapter for adapter in profile.adapters if adapter.rank is None]
+    if not open_ones:
+        return profile
+    ranks = ranks_of([_adapter_path(adapter, hf_home) for adapter in open_ones])
+    found = {adapter.name: rank for adapter, rank in zip(open_ones, ranks, strict=True)}
+    adapters = (replace(a, rank=found.get(a.name, a.rank)) for a in profile.adapters)
+    return replace(profile, adapters=tuple(adapters))
+
+
+def _adapter_path(adapter: AdapterTable, hf_home: str) -> str:
+    return model_path(adapter.path, hf_home) or adapter.path
+
+
+def _draft_path(profile: Profile, hf_home: str) -> str | None:
+    """Return the file or directory of the draft model; None: there is none."""
+    draft = None if profile.speculative is None else profile.speculative.model
+    return None if draft is None else model_path(draft, hf_home)
+
+
+def fingerprint(profile: Profile, invocation: Invocation, weights_bytes: int | None) -> str:
+    """Return the SHA-256 in hexadecimal of everything that decides how much memory `profile` takes.
+
+    Args:
+        profile: The profile.
+        invocation: What its engine is started with.
+        weights_bytes: Size of the model's files; None: not known. Another file under the same
+            name is another model.
+    """
+    facts = {
+        # Another spelling of an option takes no other memory.
+        "argv": spelled(invocation.argv, None),
+        "environment": dict(invocation.environment),
+        "gpus": profile.gpus,
+        "patch": None if profile.patch is None else asdict(profile.patch),
+        "weights_bytes": weights_bytes,
+    }
+    text = json.dumps(facts, sort_keys=True, separators=(",", ":"))
+    return sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def warm_up_of(profile: Profile, model: Safetensors | None) -> WarmUp:
+    """Return the request that proves a start of `profile`.
+
+    The profile's ``warm_up`` goes first, then its options, then what the engine would choose itself
+    from the model's own files.
+
+    Args:
+        profile: A valid one.
+        model: Its model's headers; None: not read, or of another format.
+    """
+    if profile.warm_up is not None:
+        return profile.warm_up
+    engine = ENGINES[profile.engine]
+    task = engine.task(profile)
+    if task is None and model is not None:
+        task = engine.model_task(model)
+    return _PROOF[task or Task.GENERATE]
+
+
+def abilities_of(profile: Profile, model: Safetensors | None) -> Abilities:
+    """Return what a profile's model is able to do, as far as that is known before it runs.
+
+    The profile's ``vision`` and ``thinking`` go first, then the engine's options, then the model's
+    own files. Who generates embeds nothing: engines are started for one of the two.
+
+    Args:
+        profile: A valid one.
+        model: Its model's headers; None: not read, or of another format.
+    """
+    engine = ENGINES[profile.engine]
+    vision = engine.vision(profile) if profile.vision is None else profile.vision
+    if vision is None and model is not None and model.config:
+        vision = _VISION_CONFIG in model.config
+    reasoning = engine.reasoning(profile) if profile.thinking is None else profile.thinking.on
+    embeddings = {WarmUp.EMBEDDING: True, WarmUp.NONE: None}.get(warm_up_of(profile, model), False)
+    return Abilities(vision=vision, embeddings=embeddings, reasoning=reasoning)
+
+
+def warm_up_problems(profile: Profile) -> Iterator[Problem]:
+    """Return the problem of a ``warm_up`` that the engine cannot answer as the profile runs it."""
+    task = ENGINES[profile.engine].task(profile)
+    if task in {Task.EMBED, Task.CLASSIFY} and profile.warm_up in _GENERATED:
+        text = (
+            f'"{profile.warm_up}" is not answered by an engine that is run to {task}: remove it,'
+            f' or write "{_PROOF[task]}"'
+        )
+        yield Problem(where=("warm_up",), text=text)

@@ -1,0 +1,213 @@
+"""Settings as the daemons have them: plain values, which a short child process reads.
+
+Reading the settings takes pydantic, pydantic-settings and tomlkit, about 10 MiB for as long as a
+process lives. `appliance.settings.printer` reads them in a child and prints them; a daemon imports
+none of it. A daemon reads its settings once, at its start. It keeps what the child printed in its cache
+directory, and starts without a child while nothing that the settings are read from has changed.
+"""
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from appliance import __version__
+from appliance.model.errors import SettingsError, StoreError
+from appliance.model.json_reader import decode_json
+from appliance.model.paths import SETTINGS_FILE
+from appliance.model.words import Mark
+from appliance.system.files.durable import write_file
+from appliance.system.files.regular import read_small_file, stamp
+from appliance.wire.typed_json import from_json
+
+CACHED: Final = "settings.json"
+"""File in a daemon's cache directory."""
+_CACHE_VARIABLE: Final = "CACHE_DIRECTORY"
+"""Variable of systemd.exec(5), from CacheDirectory= of the unit."""
+_MOST_CACHED_BYTES: Final = 1 << 20
+_PREFIX: Final = "APPLIANCE_"
+_FILE_VARIABLE: Final = "APPLIANCE_SETTINGS"
+"""Both as `appliance.settings.schema` has them; a test compares them."""
+PRINTER: Final = (sys.executable, "-I", "-m", "appliance.settings.printer")
+_TIMEOUT_S: Final = 45.0
+"""Less than the TimeoutStartSec= of the daemons; a busy box takes 7 s."""
+_MOST_ERROR_CHARACTERS: Final = 16_384
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemorySnapshot:
+    """Settings ``[memory]``."""
+
+    margin: int | None
+    """Bytes to keep free on each claimed GPU; None: the gate's own margin."""
+    sample_every_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HealthSnapshot:
+    """Settings ``[health]``; times are seconds."""
+
+    enabled: bool
+    probe_every: float
+    silent_after: float
+    canary_every: float
+    state_dir: str
+    trial_speed: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlertsSnapshot:
+    """Settings ``[alerts]``; times are seconds."""
+
+    enabled: bool
+    time_zone: str
+    quiet_hours: str
+    box_silent_after: float
+    reboot_takes: float
+    button_url: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebSnapshot:
+    """Settings ``[web]``; times are seconds."""
+
+    enabled: bool
+    listen: tuple[str, ...]
+    names: tuple[str, ...]
+    idle: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatchSnapshot:
+    """Entry of ``[[watch]]``; exactly one of `url` and `unit` is given."""
+
+    name: str
+    url: str | None
+    unit: str | None
+    mark: Mark
+    every: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingsSnapshot:
+    """Settings that the supervisor, the health agent and the web process use, as `appliance.settings.schema` explains them.
+
+    Paths are text.
+    """
+
+    state_dir: str
+    profiles_dir: str
+    applied_dir: str
+    unit_dir: str
+    runtime_dir: str
+    gate_dir: str
+    look_every_s: float
+    keep_operations: int
+    log_level: str
+    status_port: int
+    memory: MemorySnapshot
+    health: HealthSnapshot
+    alerts: AlertsSnapshot
+    web: WebSnapshot
+    watch: tuple[WatchSnapshot, ...]
+    gateway_socket: str
+    jobs_socket: str
+    token_socket: str
+    status_socket: str
+    lane_socket: str
+    prompt_socket: str
+    view_socket: str
+    notify_socket: str
+    audit_socket: str
+    check_socket: str
+    target_names: str
+
+
+def take_snapshot(
+    printer: Sequence[str] = PRINTER, env: Mapping[str, str] | None = None
+) -> SettingsSnapshot:
+    """Return the settings of this box, from the daemon's cache or from a child process.
+
+    Args:
+        printer: Command that prints them, or its error with a status that is not 0.
+        env: The environment; None: this process's. Without a cache directory in it nothing is kept.
+
+    Raises:
+        SettingsError: one line for everything that is wrong.
+    """
+    env = os.environ if env is None else env
+    if not (directory := env.get(_CACHE_VARIABLE)):
+        return snapshot_of(_printed(printer))
+    cache, sources = Path(directory) / CACHED, settings_sources(env)
+    if (found := _cached(cache, sources)) is not None:
+        return found
+    document = _printed(printer)
+    snapshot = snapshot_of(document)
+    # A file that has changed meanwhile may have been read before or after.
+    if sources == settings_sources(env):
+        with contextlib.suppress(StoreError):  # A full disk costs a child at the next start.
+            write_file(cache, json.dumps({"sources": sources, "settings": document}), mode=0o600)
+    return snapshot
+
+
+def settings_sources(env: Mapping[str, str]) -> Mapping[str, object]:
+    """Return all that the settings are read from, as JSON has it: file, variables, and our own code."""
+    code = Path(__file__)
+    return {
+        "version": __version__,
+        "code": [str(code), list(stamp(code) or ())],
+        "file": list(stamp(Path(env.get(_FILE_VARIABLE) or SETTINGS_FILE)) or ()),
+        "variables": {k: v for k, v in sorted(env.items()) if k.startswith(_PREFIX)},
+    }
+
+
+def _cached(cache: Path, sources: Mapping[str, object]) -> SettingsSnapshot | None:
+    """Return the settings that were read from the same sources; None: there are none, or no longer."""
+    try:
+        kept = decode_json(read_small_file(cache, _MOST_CACHED_BYTES))
+        if kept["sources"] == sources:
+            return snapshot_of(kept["settings"])
+    except (OSError, ValueError, TypeError, LookupError, SettingsError):
+        pass  # Whatever it is, the settings are read anew and kept in its place.
+    return None
+
+
+def _printed(printer: Sequence[str]) -> str:
+    """Return the document that a child prints. Raises `SettingsError`."""
+    try:
+        done = subprocess.run(  # noqa: S603 - the command is ours
+            printer,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_TIMEOUT_S,
+            check=False,
+            encoding="utf-8",
+            errors="replace",
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise SettingsError(f"the settings cannot be read: {_why(error)}") from error
+    if done.returncode != 0:
+        text = done.stderr.strip()[-_MOST_ERROR_CHARACTERS:]
+        raise SettingsError(
+            text or f"the settings cannot be read: their reader ended with {done.returncode}"
+        )
+    return done.stdout
+
+
+def snapshot_of(document: str) -> SettingsSnapshot:
+    """Return the snapshot in a printed document. Raises `SettingsError`."""
+    try:
+        return from_json(SettingsSnapshot, decode_json(document))
+    except ValueError as error:
+        raise SettingsError(f"the settings cannot be read: their reader printed {error}") from error
+
+
+def _why(error: OSError | subprocess.TimeoutExpired) -> str:
+    if isinstance(error, OSError):
+        return error.strerror or "no child process"
+    return f"no answer in {_TIMEOUT_S:.0f} s"

@@ -1,0 +1,176 @@
+"""Preflight: everything that speaks against a change, before anything is touched."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+from appliance.model.memory import GroupMemory
+from appliance.model.observed import Observed
+from appliance.model.operations import Goal, Kind
+from appliance.model.profile import Applied, Catalogue
+from appliance.model.words import Mark
+from appliance.switch.admission.build_findings import build_findings
+from appliance.switch.admission.engine_files import file_findings
+from appliance.switch.admission.findings import (
+    BoxFacts,
+    Level,
+    PreflightFinding,
+    ProfileFacts,
+    refuse,
+    warn,
+)
+from appliance.switch.admission.gpu_readiness import readiness
+from appliance.switch.admission.prediction import Leaving, Prediction, prediction_of
+from appliance.switch.admission.ram import ram_findings, staying
+from appliance.switch.admission.vram import vram_findings
+from appliance.switch.goals import in_the_way
+from appliance.switch.memory import fit
+from appliance.switch.memory.fit import Shortfall
+from appliance.switch.memory.peak import ObservedPeak
+from appliance.switch.memory.requirement import MemoryRequirement
+from appliance.switch.need import BoxNeed, requirement_of, resolve
+
+_NO_PEAKS: Final[Mapping[str, ObservedPeak]] = {}
+_NO_GROUPS: Final[Mapping[str, GroupMemory]] = {}
+
+
+def findings(
+    kind: Kind,
+    goal: Goal,
+    *,
+    catalogue: Catalogue,
+    observed: Observed,
+    marks: Mapping[str, Mark],
+    facts: Mapping[str, ProfileFacts],
+    box: BoxFacts,
+    peaks: Mapping[str, ObservedPeak] = _NO_PEAKS,
+    groups: Mapping[str, GroupMemory] = _NO_GROUPS,
+) -> tuple[PreflightFinding, ...]:
+    """Return every finding on the profiles that `goal` starts; one REFUSE stops the operation.
+
+    Args:
+        kind: Of the operation.
+        goal: The state that it is to reach.
+        catalogue: Every applied profile.
+        observed: Their units.
+        marks: Marks that people have set.
+        facts: Facts about the started profiles.
+        box: The host.
+        peaks: The most that profiles were seen to hold.
+        groups: Main memory of running profiles; those that are absent are not known.
+    """
+    found: list[PreflightFinding] = []
+    together = (*goal.start, *staying(goal, catalogue, observed))
+    devices = tuple(box.devices.values())
+    needs = {n: resolve(catalogue[n], peaks.get(n), devices, box.ram_total_bytes) for n in together}
+    prediction = prediction_of(box, leaving_of(goal, catalogue, observed, groups))
+    lacking_ram: dict[str, Shortfall] = {}
+    for name in goal.start:
+        applied = catalogue[name]
+        found += _start_findings(kind, name, goal, catalogue=catalogue, observed=observed)
+        if marks.get(name, applied.first_mark) is Mark.RETIRED:
+            found.append(refuse(f"{name} is retired: appliance mark {name} standby"))
+        found += _host_findings(applied, facts.get(name, ProfileFacts()), goal, catalogue, observed)
+        requirement = _requirement(applied, peaks.get(name), observed, box)
+        lacking = tuple(fit.shortfalls(requirement, prediction.devices, prediction.host))
+        lacking_ram.update((name, short) for short in lacking if short.kind == fit.RAM)
+        if applied.gpus:
+            found += _gpu_findings(
+                applied, needs[name], requirement, box, prediction=prediction, lacking=lacking
+            )
+    found += ram_findings(goal, needs, together, box, lacking_ram)
+    return tuple(found)
+
+
+def leaving_of(
+    goal: Goal,
+    catalogue: Catalogue,
+    observed: Observed,
+    groups: Mapping[str, GroupMemory] = _NO_GROUPS,
+) -> Leaving:
+    """Return the profiles that end before `goal` is started, with their main memory where known."""
+    running = [n for n in observed.busy() if n in {*goal.stop, *goal.start} and n in catalogue]
+    return Leaving(
+        names={*goal.stop, *running},
+        running=tuple(catalogue[n] for n in running),
+        groups=groups,
+    )
+
+
+def refusal(found: Iterable[PreflightFinding]) -> str:
+    """Return the refusing findings as one text, a line each; empty: admitted."""
+    return "\n".join(f.text for f in found if f.level is Level.REFUSE)
+
+
+def phase_texts(found: Iterable[PreflightFinding]) -> Iterator[str]:
+    """Yield the texts for the phase of an operation that is admitted, all that it needs in the last one."""
+    admitted = [one for one in found if one.level is not Level.REFUSE]
+    yield from (one.text for one in admitted if one.source is None)
+    yield "; ".join(one.text for one in admitted if one.source is not None)
+
+
+def _requirement(
+    applied: Applied, peak: ObservedPeak | None, observed: Observed, box: BoxFacts
+) -> MemoryRequirement:
+    """Return the requirement that the gate will have; running rivals have their own findings."""
+    idle = tuple(n for n in applied.conflicts if observed.unit(n).idle)
+    return requirement_of(applied, peak, margin_bytes=box.margin_bytes, rivals=idle)
+
+
+def _gpu_findings(
+    applied: Applied,
+    need: BoxNeed,
+    requirement: MemoryRequirement,
+    box: BoxFacts,
+    *,
+    prediction: Prediction,
+    lacking: Iterable[Shortfall],
+) -> Iterable[PreflightFinding]:
+    found = readiness(applied, box)
+    if refusal(found):
+        return found
+    return (*found, *vram_findings(applied, need, requirement, prediction, lacking))
+
+
+def _start_findings(
+    kind: Kind, name: str, goal: Goal, *, catalogue: Catalogue, observed: Observed
+) -> Iterable[PreflightFinding]:
+    if not observed.unit(name).loaded:
+        yield refuse(f"the unit of {name} is not installed: sudo appliance apply")
+    for rival in sorted(in_the_way(name, catalogue)):
+        if rival in goal.start:
+            yield refuse(f"{name} and {rival} can never run together")
+        elif rival not in goal.stop and not observed.unit(rival).idle:
+            yield refuse(
+                f"{rival} runs on {_devices(catalogue[rival])}; {kind} never evicts:"
+                f" appliance switch {name}"
+            )
+
+
+def _devices(applied: Applied) -> str:
+    return " and ".join(sorted(applied.claim.devices)) or "no device"
+
+
+def _host_findings(
+    applied: Applied, facts: ProfileFacts, goal: Goal, catalogue: Catalogue, observed: Observed
+) -> Iterable[PreflightFinding]:
+    file = applied.source_path.rpartition("/")[2]
+    yield from file_findings(applied, facts)
+    yield from build_findings(applied, facts.build)
+    if facts.port_holder is not None and not _freed(applied, goal, catalogue, observed):
+        yield refuse(
+            f"port {applied.endpoint.port} is in use by {facts.port_holder}:"
+            f" stop it, or give {applied.name} another port in {file}"
+        )
+    if facts.edited:
+        yield warn(f"{file} has changed since it was applied: sudo appliance apply")
+
+
+def _freed(applied: Applied, goal: Goal, catalogue: Catalogue, observed: Observed) -> bool:
+    """Tell whether the listener on the port is this profile or one that will be stopped."""
+    if not observed.unit(applied.name).idle:
+        return True
+    port = applied.endpoint.port
+    return any(
+        n in catalogue and catalogue[n].endpoint.port == port and not observed.unit(n).idle
+        for n in goal.stop
+    )

@@ -1,0 +1,201 @@
+"""Requests and events of health.sock about alerts, of which `appliance.wire.health_socket` has the table."""
+
+from typing import TYPE_CHECKING, Annotated, Final, Self
+
+import msgspec
+
+from appliance.model.record import Record, Seconds, Whole
+
+if TYPE_CHECKING:
+    from appliance.model.alerts import Transition
+
+SILENCE_S: Final = 2 * 3600.0
+"""Usual length of a silence."""
+MOST_RECORDS: Final = 1000
+"""Most probes, events, benches or rows of the outbox in an answer."""
+MostRecords = Annotated[int, msgspec.Meta(ge=1, le=MOST_RECORDS)]
+
+
+class AlertsRequest(Record):
+    """Request for the alerts that are not over.
+
+    Answer: `result` with `alerts`, `silences` and `windows`, lists, `left_off`, the number of alerts without room in
+    it, and `delivery`: figures of the outbox and the heartbeat.
+    """
+
+
+class AlertRequest(Record):
+    """Request for one alert.
+
+    Answer: `result` with `alert`, null when it is over; `changes`, an `alert` event's fields each, oldest first;
+    and `rows`, those of the outbox.
+    """
+
+    alert: str
+    """Short id, such as `A17`; likewise below."""
+
+
+class AckRequest(Record):
+    """Request to end the reminders of an alert; the end of the alert is told.
+
+    Answer: `result`.
+    """
+
+    alert: str
+    by: str = ""
+    """Person that asks, for the record; the user of the connection stands beside it; likewise below."""
+
+
+class SilenceRequest(Record):
+    """Request to tell nobody of a subject for a while.
+
+    Answer: `result` with `until_unix_s`.
+    """
+
+    name: str
+    """Name of a profile or watch, id or UUID of a GPU, `box`, or the id of an alert."""
+    for_s: Seconds = SILENCE_S
+    """Length, at most 7 days."""
+    reason: str = ""
+    by: str = ""
+
+
+class UnsilenceRequest(Record):
+    """Request to end the silences of a subject.
+
+    Answer: `result`.
+    """
+
+    name: str
+    by: str = ""
+
+
+class TestAlertRequest(Record):
+    """Request to send a test alert through the outbox and the notifier, as any alert.
+
+    Answer: `result` with `targets`, by name what became of it, after all have it or half a minute; its exit
+    status is 1 unless all have it.
+    """
+
+    __test__ = False  # of pytest, which would collect the class
+
+    target: str | None = None
+    """Name of a target; null: all of them."""
+    by: str = ""
+
+
+class OutboxRequest(Record):
+    """Request for the newest rows of the outbox.
+
+    Answer: `result` with `rows`, newest first, and `delivery` as above.
+    """
+
+    most: MostRecords = 20
+    """At most 1000."""
+
+
+class WindowsRequest(Record):
+    """Request for the planned windows, recurring spans of local time in which nobody is told.
+
+    Answer: `result` with `windows`.
+    """
+
+
+class AddWindowRequest(Record):
+    """Request to add a planned window, in place of one of the same name.
+
+    Answer: `result`.
+    """
+
+    name: str
+    begin: str
+    """Local time, as `02:00`."""
+    minutes: Whole
+    """Length, at most 12 hours."""
+    days: tuple[str, ...] = ()
+    """Days on which it begins, `mon` to `sun`; empty: every day."""
+    subjects: tuple[str, ...] = ()
+    """Names as of `silence`; empty: everything."""
+    reason: str = ""
+    by: str = ""
+
+
+class RemoveWindowRequest(Record):
+    """Request to remove a planned window.
+
+    Answer: `result`.
+    """
+
+    name: str
+    by: str = ""
+
+
+class ActRequest(Record):
+    """Request to do what a button of a message is for, once.
+
+    Answer: `result`; a token that was used, has expired or is not known is refused alike.
+    """
+
+    token: Annotated[str, msgspec.Meta(min_length=1, max_length=120, pattern=r"^[\x00-\x7f]*$")]
+    """Text of the button's address; it is stored nowhere."""
+
+
+AlertAction = (
+    AckRequest | SilenceRequest | UnsilenceRequest | AddWindowRequest | RemoveWindowRequest
+)
+"""Requests that change the alert book."""
+AlertQuestion = (
+    AlertsRequest
+    | AlertRequest
+    | TestAlertRequest
+    | OutboxRequest
+    | WindowsRequest
+    | ActRequest
+    | AlertAction
+)
+
+
+class AlertEvent(Record):
+    """Event `alert`: a transition of an alert; fields as in `appliance.model.alerts.Transition`."""
+
+    id: int
+    unix_s: float
+    kind: str
+    alert: str
+    subject: str
+    """Key, as `profile:genesis` or `box`."""
+    rule: str
+    episode: int
+    severity: str
+    fact: str = ""
+    details: tuple[str, ...] = ()
+    likely: str = ""
+    command: str = ""
+    since_unix_s: float | None = None
+    over: str = ""
+    ended_unix_s: float | None = None
+    by: str = ""
+    reason: str = ""
+    delivered: bool = False
+    """Whether targets were to be told of it."""
+
+    @classmethod
+    def of(cls, transition: "Transition") -> Self:
+        """Return the event that tells a transition."""
+        fields = {name: getattr(transition, name) for name in cls.__struct_fields__}
+        return cls(**{**fields, "subject": transition.subject.text})
+
+
+ALERT_REQUESTS: Final = (
+    ("alerts", "list", AlertsRequest),
+    ("alerts", "show", AlertRequest),
+    ("alerts", "ack", AckRequest),
+    ("alerts", "silence", SilenceRequest),
+    ("alerts", "unsilence", UnsilenceRequest),
+    ("alerts", "test", TestAlertRequest),
+    ("alerts", "outbox", OutboxRequest),
+    ("window", "add", AddWindowRequest),
+    ("window", "ls", WindowsRequest),
+    ("window", "rm", RemoveWindowRequest),
+    ("act", "", ActRequest),
+)
