@@ -17,7 +17,7 @@ from __future__ import annotations
 import os
 import time
 
-from appliance.launch.admission import leases
+from appliance.launch import leases
 from appliance.launch.program import ERROR, EX_USAGE, WARNING, Options, UsageError, run_program, say
 from appliance.model.json_reader import decode_json
 from appliance.model.paths import LEASE_DIR
@@ -100,13 +100,13 @@ class EngineStart:
         return self._exec(descriptors)
 
     def _patch_problem(self) -> str:
-        from appliance.launch.start import patch  # noqa: PLC0415
+        from appliance.launch import patch  # noqa: PLC0415
 
         return patch.run(self._patch, self._expected, no_progress_s=self._no_progress_s)
 
     def _spell(self, question: str) -> None:
         """Put the options in the words that the engine's program has; it is asked if nobody has yet."""
-        from appliance.launch.build.question import ask, stored  # noqa: PLC0415
+        from appliance.launch.ask_build import ask, stored  # noqa: PLC0415
         from appliance.model.spelling import lacks, spelled  # noqa: PLC0415
 
         timeout_s = min(_ASKING_S, self._no_progress_s / 2)
@@ -118,7 +118,7 @@ class EngineStart:
         self._engine = spelled(self._engine, record.build)
 
     def _held(self, lease: leases.LeaseLock) -> int:
-        from appliance.launch.admission.obstacles import lease_sentence  # noqa: PLC0415
+        from appliance.launch.obstacles import lease_sentence  # noqa: PLC0415
 
         say(ERROR, f"{self._name}: {lease_sentence(lease)}")
         return EX_LEASE_HELD
@@ -144,8 +144,10 @@ class EngineStart:
 
     def _poll(self, main: int) -> None:
         os.setsid()  # An engine that signals its process group must not reach the poller.
-        from appliance.launch.start.endpoint import EngineEndpoint  # noqa: PLC0415
-        from appliance.launch.start.readiness import ReadinessPoller  # noqa: PLC0415
+        from appliance.launch.readiness import (  # noqa: PLC0415
+            EngineEndpoint,
+            ReadinessPoller,
+        )
 
         endpoint = EngineEndpoint(port=self._port, path=self._socket, health=self._health)
         try:

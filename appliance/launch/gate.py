@@ -16,10 +16,10 @@ from __future__ import annotations
 import os
 import time
 
-from appliance.launch.admission import leases, obstacles
-from appliance.launch.admission.port import PORT_REUSE, PortWatch, last_program, record_program
-from appliance.launch.admission.release import Release
+from appliance.launch import leases, obstacles
+from appliance.launch.port import PORT_REUSE, PortWatch, last_program, record_program
 from appliance.launch.program import ERROR, EX_USAGE, WARNING, Options, UsageError, run_program, say
+from appliance.launch.release import Release
 from appliance.model.names import is_profile_name, unit_of
 from appliance.model.paths import GATE_DIR, LEASE_DIR
 from appliance.switch.memory import gate_arguments, peak
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import NoReturn
 
-    from appliance.launch.admission.obstacles import Obstacle
+    from appliance.launch.obstacles import Obstacle
     from appliance.switch.memory.requirement import MemoryRequirement
 
 ADMITTED = 0

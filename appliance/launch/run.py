@@ -32,12 +32,12 @@ import signal
 import sys
 import time
 
-from appliance.launch.admission import leases
-from appliance.launch.admission.obstacles import lease_sentence
-from appliance.launch.admission.release import Release
-from appliance.launch.command.caller_connection import CallerConnection, caller_connections
-from appliance.launch.command.execution import Command, Ending, attend, start
+from appliance.launch import leases
+from appliance.launch.caller_connection import CallerConnection, caller_connections
+from appliance.launch.execution import Command, Ending, attend, start
+from appliance.launch.obstacles import lease_sentence
 from appliance.launch.program import ERROR, EX_USAGE, INFO, WARNING, Options, UsageError, say
+from appliance.launch.release import Release
 from appliance.model.amounts import duration
 from appliance.model.names import OPERATORS_GROUP, SUPERVISOR_USER
 from appliance.model.paths import LEASE_DIR, RUN_DIR

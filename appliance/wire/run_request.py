@@ -43,7 +43,7 @@ class Request:
         """Name of the command for people. Arguments may hold secrets, and are never shown."""
 
     def leases(self) -> tuple[str, ...]:
-        """Return the claim as `appliance.launch.admission.leases.parse` reads it."""
+        """Return the claim as `appliance.launch.leases.parse` reads it."""
         if self.gpus is None:
             return ("gpu-all:exclusive",)
         if not self.gpus:

@@ -10,7 +10,7 @@ Three status texts (STATUS= of sd_notify(3), StatusText of systemd) of a backend
     serving on :8022, ready after 3.20 s          the engine is ready
     not patched: not reported as applied: P4      the engine was not started
 
-The launcher of a backend (launch.start.readiness, launch.backend) writes them; supervisor and health agent
+The launcher of a backend (launch.readiness, launch.backend) writes them; supervisor and health agent
 decide on the words before the first colon alone, and on the first word of an engine that is ready.
 systemd keeps the text of a unit whose processes have ended.
 """

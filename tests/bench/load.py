@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from appliance.launch.start.progress import Sample
+from appliance.launch.readiness import Sample
 from tests.bench.debian import Tools
 from tests.bench.native import program, script
 

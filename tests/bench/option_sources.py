@@ -1,6 +1,6 @@
 """Option lists in the packages of engines: Python sources by the reader of boxes, C++ sources by patterns.
 
-vLLM and SGLang are read by `appliance.launch.build`, what runs on a box, in the members of the wheel that it
+vLLM and SGLang are read by `appliance.launch.build_options`, what runs on a box, in the members of the wheel that it
 would read there, laid out as pip lays them. llama.cpp's and ik_llama.cpp's sources are only read here: a box runs
 llama-server with ``--help``. Nothing of an engine is imported or run.
 """
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from appliance.engines import ENGINES
-from appliance.launch.build.question import ask
+from appliance.launch.ask_build import ask
 
 _VARIABLE: Final = r"\b({prefix}[A-Z0-9_]+)\b"
 _LLAMA_ARGUMENT: Final = re.compile(

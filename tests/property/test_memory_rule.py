@@ -13,8 +13,8 @@ from typing import Final
 import pytest
 
 from appliance.launch import gate
-from appliance.launch.admission.shortfall_text import sentence_of
 from appliance.launch.program import Options
+from appliance.launch.shortfall_text import sentence_of
 from appliance.model.memory import DeviceMemory, GpuState
 from appliance.model.names import unit_of
 from appliance.model.observed import ActiveState, Observed, ObservedUnit

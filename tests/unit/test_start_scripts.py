@@ -72,8 +72,8 @@ def test_environment_and_directory_choose_no_import(
 OURS = {
     *("", "system", "system.files", "system.files.regular", "system.kernel"),
     *("system.kernel.processes", "system.kernel.text_files", "model", "model.names"),
-    *("model.paths", "launch", "launch.admission", "launch.admission.leases"),
-    *("launch.admission.obstacles", "launch.admission.port", "launch.admission.release"),
+    *("model.paths", "launch", "launch.leases"),
+    *("launch.obstacles", "launch.port", "launch.release"),
     *("model.json_reader", "model.plain_text", "launch.gate", "launch.program"),
     *("switch", "switch.memory", "switch.memory.fit", "switch.memory.gate_arguments"),
     *("switch.memory.peak", "switch.memory.requirement", "wire", "wire.gate_verdict"),

@@ -200,7 +200,7 @@ def _after(before: _Answers | None, sent_bytes: int | None, now_s: float) -> _An
 def _patch_applied(unit: UnitLook | None) -> bool | None:
     """Tell whether an engine was patched; None: it has neither started nor failed for its patches.
 
-    No engine starts without proof of its patches (`launch.start.patch`), so one that serves has them.
+    No engine starts without proof of its patches (`launch.patch`), so one that serves has them.
     """
     if unit is None:
         return None

@@ -27,7 +27,7 @@ from appliance.switch.units.text import (
 
 _PROGRAM: Final = "appliance.launch.ask_build"
 _TIMEOUT_S: Final = 30
-"""Longer than the program itself waits for an answer (launch.build.question)."""
+"""Longer than the program itself waits for an answer (launch.ask_build)."""
 _BOUNDS: Final[sandbox.Entries] = (
     ("TimeoutStartSec", f"{_TIMEOUT_S}s"),
     ("TimeoutStopSec", "5s"),

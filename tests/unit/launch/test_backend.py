@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from appliance.launch.admission.leases import LeaseLock
-from appliance.launch.build.question import ask
+from appliance.launch.ask_build import ask
+from appliance.launch.leases import LeaseLock
 from appliance.model.spelling import either
 from appliance.wire.build_record import encoded
 from tests.fakes import scripted_llama_server as scripted

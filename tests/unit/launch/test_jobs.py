@@ -12,8 +12,7 @@ import pytest
 from dbus_fast import Message, MessageType
 from dbus_fast._private.unmarshaller import Unmarshaller
 
-from appliance.launch.job_queue import call
-from appliance.launch.jobs import answer
+from appliance.launch.jobs import answer, call
 from appliance.model.names import HOLD_UNIT
 from appliance.wire.jobs import (
     ACCESS_DENIED,

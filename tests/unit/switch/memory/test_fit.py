@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from appliance.launch.admission.obstacles import HostFigures
-from appliance.launch.admission.shortfall_text import sentence_of
+from appliance.launch.obstacles import HostFigures
+from appliance.launch.shortfall_text import sentence_of
 from appliance.switch.memory import fit
 from appliance.switch.memory.fit import Shortfall
 from appliance.switch.memory.peak import ObservedPeak

@@ -22,6 +22,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+
 _FILE_MODE = 0o640
 _DIRECTORY_MODE = 0o755
 _TAKE_TIMEOUT_S = 0.2

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from appliance.launch.admission.obstacles import (
+from appliance.launch.obstacles import (
     LARGE_BYTES,
     Obstacle,
     awaited,
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from appliance.switch.memory.requirement import MemoryRequirement
     from appliance.system.gpus.sampler_client import Device, Reading, Sampler
+
 
 _DRIVER_GRACE_S = 5.0
 """Time for a driver that is being loaded, or a GPU that is being reset."""

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from appliance.launch.admission.gpu_watch import GpuWatch
-from appliance.launch.admission.obstacles import Obstacle, left_over
-from appliance.launch.admission.release import Release
+from appliance.launch.gpu_watch import GpuWatch
+from appliance.launch.obstacles import Obstacle, left_over
+from appliance.launch.release import Release
 from appliance.model.paths import GATE_SCRIPT, PREFIX
 from appliance.switch.memory.requirement import MemoryRequirement
 from appliance.system.kernel.processes import control_group as group_of

@@ -7,7 +7,7 @@ from contextlib import closing, contextmanager
 
 import pytest
 
-from appliance.launch.admission.port import (
+from appliance.launch.port import (
     LISTENER_GRACE_S,
     PORT_REUSE,
     PortWatch,

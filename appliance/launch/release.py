@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import time
 
-from appliance.launch.admission import obstacles
+from appliance.launch import obstacles
 from appliance.switch.memory import fit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from appliance.launch.admission.gpu_watch import GpuWatch
-    from appliance.launch.admission.leases import LeaseLock
-    from appliance.launch.admission.obstacles import Obstacle
-    from appliance.launch.admission.port import PortWatch
+    from appliance.launch.gpu_watch import GpuWatch
+    from appliance.launch.leases import LeaseLock
+    from appliance.launch.obstacles import Obstacle
+    from appliance.launch.port import PortWatch
     from appliance.switch.memory.requirement import MemoryRequirement
 
 _FIRST_PAUSE_S = 0.002
@@ -75,7 +75,7 @@ class Release:
         pause_s = _FIRST_PAUSE_S
         kind, since_s = "", started_s
         if self._requirement.uses_gpus:
-            from appliance.launch.admission.gpu_watch import GpuWatch  # noqa: PLC0415
+            from appliance.launch.gpu_watch import GpuWatch  # noqa: PLC0415
 
             self._gpus = GpuWatch(self._requirement, clock=time.monotonic)
         try:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
     from typing import Any
 
+
 _SO_PEERGROUPS = 59
 """Option of socket(7) that the socket module does not name."""
 _MAX_GROUPS_BYTES = 1024

@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import NoReturn
 
-    from appliance.launch.command.caller_connection import CallerConnection, PeerCredentials
+    from appliance.launch.caller_connection import CallerConnection, PeerCredentials
     from appliance.wire.run_request import Request
+
 
 _STOPPED = "it was stopped"
 _LAST_STDIO = 2

@@ -1,6 +1,6 @@
 """Obstacles to a start, and the cheap checks for them: leases, remains of units, main memory.
 
-The GPUs are checked by `appliance.launch.admission.gpu_watch`.
+The GPUs are checked by `appliance.launch.gpu_watch`.
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from appliance.launch.admission.leases import LeaseLock
+    from appliance.launch.leases import LeaseLock
     from appliance.switch.memory.requirement import MemoryRequirement
 
     Amounts = Callable[[], Mapping[int, int]]
+
 
 LEASE_GRACE_S = 3.0
 """Time for a held lease. Another gate or wrapper releases it in milliseconds, a killed rival in
@@ -203,7 +204,7 @@ def late_ram(requirement: MemoryRequirement, now: HostFigures) -> Obstacle | Non
 def shortfall_sentence(short: fit.Shortfall) -> str:
     """Return a shortfall as one sentence for people."""
     # Most starts have no shortfall.
-    from appliance.launch.admission import shortfall_text  # noqa: PLC0415
+    from appliance.launch import shortfall_text  # noqa: PLC0415
 
     return shortfall_text.sentence_of(short)
 

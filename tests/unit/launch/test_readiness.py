@@ -7,8 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from appliance.launch.start.progress import CPU_S, MEMORY_BYTES, READ_BYTES, WRITTEN_BYTES, Sample
-from appliance.launch.start.readiness import pause_s
+from appliance.launch.readiness import (
+    CPU_S,
+    MEMORY_BYTES,
+    READ_BYTES,
+    WRITTEN_BYTES,
+    Sample,
+    pause_s,
+)
 from tests.programs import eventually
 
 

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 
-from appliance.launch.start.progress import ProgressSampler
+from appliance.launch.readiness import ProgressSampler
 from appliance.model.patch_report import missing
 from appliance.system.kernel.processes import control_group
 from appliance.wire.sd_notify import extend, notify

@@ -18,7 +18,7 @@ from __future__ import annotations
 import _socket as sockets  # the module `socket` takes 3 ms of every start
 import os
 
-from appliance.launch.admission.obstacles import Obstacle, joined
+from appliance.launch.obstacles import Obstacle, joined
 from appliance.system.kernel.processes import HoldingProcess, pids
 
 TYPE_CHECKING = False
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from appliance.system.kernel.tcp_listeners import PortSocket
+
 
 LISTENER_GRACE_S = 3.0
 """Time for a process that listens: one that has been stopped ends within seconds, a stranger does not."""

@@ -1,1 +1,0 @@
-"""Admission of a start: leases, obstacles, and the wait for memory."""

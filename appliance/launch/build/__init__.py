@@ -1,1 +1,0 @@
-"""Questions to an engine's program about its own build."""

@@ -1,1 +1,0 @@
-"""Steps of one start of an engine, from patches to READY."""
