@@ -15,9 +15,10 @@ from appliance.install.profile_specs import (
 from appliance.model.errors import ProfileError, UnknownProfileError
 from appliance.model.paths import BUILDS
 from appliance.model.wording import no_such_profile
+from appliance.profiles.compilation import spec_of
 from appliance.settings.schema import Settings, load_settings
 from appliance.switch.units.backend_unit import problem
-from appliance.switch.units.specs import Layout, UnitSpec, spec_of
+from appliance.switch.units.specs import Layout, UnitSpec
 from appliance.system.build_records import CurrentBuilds
 from appliance.system.files.access import follow
 from appliance.system.model_files.reading import read_adapter_ranks, read_model

@@ -6,13 +6,13 @@ classifies answers no completion.
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from typing import Final
 
 from appliance.engines import ENGINES
-from appliance.engines.shared.engine import Invocation, Task
+from appliance.engines.shared.engine import Invocation, InvocationContext, Task
 from appliance.engines.shared.rendering import hf_cache_path, hf_repository
 from appliance.model.claims import NOTHING, Claim, claim_on
 from appliance.model.model_headers import (
@@ -27,7 +27,9 @@ from appliance.model.profile import Abilities, Adapter, Applied, Need, WarmUp
 from appliance.model.spec import AdapterTable, Problem, Profile
 from appliance.model.spelling import spelled
 from appliance.profiles.estimates.estimating import estimated
+from appliance.profiles.linting.header_traits import TraitsReader
 from appliance.profiles.request_handling import handling_of
+from appliance.switch.units.specs import UnitSpec
 from appliance.switch.verification.declaration import declared_facts
 
 _PROOF: Final = {
@@ -50,6 +52,27 @@ class ProfileSource:
     """SHA-256 of the file's bytes, in hexadecimal."""
     modified_unix_s: int = 0
     """Unix seconds of the file's last change; 0: not known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reached:
+    """Targets of the paths of an invocation, links followed."""
+
+    files: tuple[str, ...] = ()
+    """Further files that the engine reads."""
+    places: tuple[str, ...] = ()
+    """Targets of links on the way to the model and to `files`."""
+    programs: tuple[str, ...] = ()
+
+
+Follow = Callable[[Applied, Sequence[str], Sequence[str]], Reached]
+"""Function that follows the links of a profile's model, arguments and further programs; never
+raises."""
+
+
+def unfollowed(_applied: Applied, _words: Sequence[str], _programs: Sequence[str]) -> Reached:
+    """Report no links: `Follow` for callers without a file system."""
+    return Reached()
 
 
 def claim_of(profile: Profile) -> Claim:
@@ -132,6 +155,48 @@ def compile_applied(
         file_unix_s=found.modified_unix_s or source.modified_unix_s,
         declared=declared_facts(profile, found.gpu_weights),
         handling=handling_of(profile),
+    )
+
+
+def spec_of(
+    profile: Profile,
+    source: ProfileSource,
+    context: InvocationContext,
+    *,
+    user: str | None = None,
+    look: LookAtModel = unseen,
+    ranks_of: AdapterRanks = unranked,
+    follow: Follow = unfollowed,
+) -> UnitSpec:
+    """Return the specification of the unit of `profile`.
+
+    Args:
+        profile: A valid one.
+        source: Its file.
+        context: The box.
+        user: Who runs backends whose profile names nobody; None: each has a user of its own.
+        look: Reads the headers of its model.
+        ranks_of: Reads the ranks of its adapters.
+        follow: Finds where the paths of an invocation lead to.
+    """
+    ranked = with_ranks(profile, context.hf_home, ranks_of)
+    invocation = ENGINES[profile.engine].invocation(ranked, context)
+    reader = TraitsReader(look)
+    compiled = compile_applied(ranked, source, invocation, context.hf_home, reader)
+    applied = replace(compiled, user=profile.user or user or "")
+    reached = follow(
+        applied, invocation.argv[1:], profile.patch.command[:1] if profile.patch else ()
+    )
+    return UnitSpec(
+        profile=profile,
+        applied=replace(
+            applied,
+            files=reached.files,
+            places=reached.places,
+            programs=reached.programs,
+        ),
+        invocation=invocation,
+        traits=reader.traits,
     )
 
 

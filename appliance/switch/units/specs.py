@@ -1,26 +1,17 @@
 """Specification of a backend unit: what it is made from, and the commands of its gate and its wrapper."""
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import dataclass
 from json import dumps
 
 from appliance.engines import ENGINES
-from appliance.engines.shared.engine import Invocation, InvocationContext
+from appliance.engines.shared.engine import Invocation
 from appliance.model import paths
 from appliance.model.claims import Lease
-from appliance.model.model_headers import AdapterRanks, LookAtModel
 from appliance.model.model_traits import ModelTraits
 from appliance.model.profile import Applied
 from appliance.model.spec import Profile
 from appliance.model.spelling import EITHER
-from appliance.profiles.compilation import (
-    ProfileSource,
-    compile_applied,
-    unranked,
-    unseen,
-    with_ranks,
-)
-from appliance.profiles.linting.header_traits import TraitsReader
 from appliance.switch.memory.gate_arguments import arguments_of
 from appliance.switch.need import requirement_of
 
@@ -56,69 +47,6 @@ class Layout:
     """Directory of the records of engines' builds."""
     needs_dir: str = f"{paths.STATE_DIR}/{paths.NEEDS}"
     """Directory in which the supervisor records the peak of each profile."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reached:
-    """Targets of the paths of an invocation, links followed."""
-
-    files: tuple[str, ...] = ()
-    """Further files that the engine reads."""
-    places: tuple[str, ...] = ()
-    """Targets of links on the way to the model and to `files`."""
-    programs: tuple[str, ...] = ()
-
-
-Follow = Callable[[Applied, Sequence[str], Sequence[str]], Reached]
-"""Function that follows the links of a profile's model, arguments and further programs; never
-raises."""
-
-
-def unfollowed(_applied: Applied, _words: Sequence[str], _programs: Sequence[str]) -> Reached:
-    """Report no links: `Follow` for callers without a file system."""
-    return Reached()
-
-
-def spec_of(
-    profile: Profile,
-    source: ProfileSource,
-    context: InvocationContext,
-    *,
-    user: str | None = None,
-    look: LookAtModel = unseen,
-    ranks_of: AdapterRanks = unranked,
-    follow: Follow = unfollowed,
-) -> UnitSpec:
-    """Return the specification of the unit of `profile`.
-
-    Args:
-        profile: A valid one.
-        source: Its file.
-        context: The box.
-        user: Who runs backends whose profile names nobody; None: each has a user of its own.
-        look: Reads the headers of its model.
-        ranks_of: Reads the ranks of its adapters.
-        follow: Finds where the paths of an invocation lead to.
-    """
-    ranked = with_ranks(profile, context.hf_home, ranks_of)
-    invocation = ENGINES[profile.engine].invocation(ranked, context)
-    reader = TraitsReader(look)
-    compiled = compile_applied(ranked, source, invocation, context.hf_home, reader)
-    applied = replace(compiled, user=profile.user or user or "")
-    reached = follow(
-        applied, invocation.argv[1:], profile.patch.command[:1] if profile.patch else ()
-    )
-    return UnitSpec(
-        profile=profile,
-        applied=replace(
-            applied,
-            files=reached.files,
-            places=reached.places,
-            programs=reached.programs,
-        ),
-        invocation=invocation,
-        traits=reader.traits,
-    )
 
 
 def gate_argv(applied: Applied, layout: Layout) -> tuple[str, ...]:

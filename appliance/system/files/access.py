@@ -21,10 +21,10 @@ from appliance.engines import ENGINES
 from appliance.model.errors import StoreError
 from appliance.model.names import unit_of
 from appliance.model.profile import Applied
+from appliance.profiles.compilation import Reached
 from appliance.profiles.estimates.estimating import reference_of
 from appliance.switch.admission.findings import AccessFacts, Node, Use, Walk
 from appliance.switch.units.identity import Identity, identity_of
-from appliance.switch.units.specs import Reached
 from appliance.system.files.durable import read_regular
 from appliance.system.kernel.processes import user_name
 from appliance.system.model_files.bounded import HeaderError

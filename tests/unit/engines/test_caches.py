@@ -6,8 +6,8 @@ import pytest
 
 from appliance.engines import ENGINES
 from appliance.engines.shared.engine import Invocation, InvocationContext
-from appliance.profiles.compilation import ProfileSource
-from appliance.switch.units.specs import Layout, backend_argv, spec_of
+from appliance.profiles.compilation import ProfileSource, spec_of
+from appliance.switch.units.specs import Layout, backend_argv
 from appliance.system.profile_files.loading import load_profile
 from tests.fakes.profile_texts import MINIMAL
 

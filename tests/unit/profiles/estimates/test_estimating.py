@@ -27,12 +27,11 @@ from appliance.model.model_headers import (
 )
 from appliance.model.profile import Estimate
 from appliance.model.spec import Profile
-from appliance.profiles.compilation import ProfileSource
+from appliance.profiles.compilation import ProfileSource, spec_of
 from appliance.profiles.estimates import llama_cpp
 from appliance.profiles.estimates.estimating import estimated
 from appliance.profiles.estimates.facts import GgufFacts, UnknownError
 from appliance.profiles.estimates.offload import expert_layers, kept_in_ram, layers_on_gpus, weights
-from appliance.switch.units.specs import spec_of
 from appliance.system.profile_files.loading import parse_profile
 
 MIB = 1 << 20

@@ -14,9 +14,8 @@ from appliance.model.profile import Deadlines, WarmUp
 from appliance.model.profile_values import KvCache, Override, Thinking
 from appliance.model.spec import NeedTable, Ordering, Patch, Profile, Speculative
 from appliance.model.words import Mark
-from appliance.profiles.compilation import ProfileSource, claim_of, warm_up_of
+from appliance.profiles.compilation import ProfileSource, claim_of, spec_of, warm_up_of
 from appliance.switch.units.sandbox import opened
-from appliance.switch.units.specs import spec_of
 from appliance.system.profile_files.loading import load_profile, load_profiles, parse_profile
 from tests.fakes.profile_texts import MINIMAL
 from tests.fakes.profiles import applied
