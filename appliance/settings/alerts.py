@@ -1,7 +1,7 @@
 """Settings ``[alerts]`` and ``[[watch]]``: when people are told, and what is watched besides the models."""
 
 import re
-from typing import Annotated, Final, Literal, Self
+from typing import Annotated, Final, Self
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
@@ -9,6 +9,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 
 from appliance.model.names import is_profile_name
 from appliance.model.value_types import TypeName, shown
+from appliance.model.words import Mark
 from appliance.system.toml.tables import Duration, wrong
 
 _SPAN: Final = re.compile(r"([01]\d|2[0-3]):[0-5]\d-([01]\d|2[0-3]):[0-5]\d\Z")
@@ -118,8 +119,8 @@ class WatchSettings(BaseModel):
     unit: Annotated[str, AfterValidator(_unit), TypeName("unit")] | None = Field(
         default=None, description="unit of this box that is active; this or `url`"
     )
-    mark: Literal["live", "standby", "retired"] = Field(
-        default="live",
+    mark: Mark = Field(
+        default=Mark.LIVE,
         description="mark at first; `appliance mark` changes it, and the file no longer does",
     )
     every: Annotated[Duration, Field(ge=10, le=3600)] = Field(

@@ -69,5 +69,8 @@ def _resolved(schema: Schema, definitions: Schema) -> Schema:
 
 
 def _types(schema: Schema) -> set[str]:
-    types = schema.get("type", [])
+    """Return the types that a value may have; an enumeration of texts is a text."""
+    words = schema.get("enum", ())
+    is_text = bool(words) and all(isinstance(word, str) for word in words)
+    types = schema.get("type", ["string"] if is_text else [])
     return {types} if isinstance(types, str) else set(types)

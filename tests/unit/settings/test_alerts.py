@@ -51,6 +51,10 @@ def test_every_key_arrives(tmp_path: Path) -> None:
             '[[watch]]\nname = "a"\nurl = "http://a.example"\nunit = "a.service"',
             "either a url or a unit",
         ),
+        (
+            '[[watch]]\nname = "a"\nunit = "a.service"\nmark = "liv"',
+            'is "live", "standby" or "retired", not "liv"; did you mean "live"?',
+        ),
         ('[[watch]]\nname = "A b"\nunit = "a.service"', "is not a name of small letters"),
         ('[[watch]]\nname = "a"\nunit = "a"', "is not the name of a unit"),
         ('[[watch]]\nname = "a"\nunit = "../a.service"', "is not the name of a unit"),

@@ -42,6 +42,10 @@ def properties(definitions: dict[str, Any], name: str) -> dict[str, Any]:
         ),
         (lambda d: d["ProfileRow"]["required"].remove("name"), "name of"),
         (lambda d: properties(d, "ProfileRow")["state"]["enum"].remove("serving"), "serving"),
+        (
+            lambda d: properties(d, "ProfileRow").update(name={"enum": [1, 2]}),
+            "name of each part of profiles of the document has another type",
+        ),
         (lambda d: properties(d, "HolderRow").pop("pid"), "pid of"),
         (
             lambda d: properties(d, "VramNeed")["gpus"].pop("additionalProperties"),
@@ -61,13 +65,21 @@ def test_a_change_that_breaks_readers_is_told(change: Change, told: str) -> None
         lambda d: properties(d, "ProfileRow").update(colour={"type": "string"}),
         lambda d: d["ProfileRow"]["required"].append("note"),
         lambda d: properties(d, "ProfileRow")["state"]["enum"].append("dreaming"),
+        lambda d: properties(d, "ProfileRow").update(name={"enum": ["a", "b"]}),
         lambda d: d["ProfileRow"].update(description="Other words."),
         lambda d: d.update(Unused={"type": "object"}),
     ],
-    ids=["a key", "never missing", "a word", "a description", "a type"],
+    ids=[
+        "a key",
+        "never missing",
+        "a word",
+        "an enumeration where a text was",
+        "a description",
+        "a type",
+    ],
 )
 def test_an_addition_passes(change: Change) -> None:
-    """New keys, words and descriptions break nobody."""
+    """New keys, words and descriptions break nobody, nor does a list of the words that a text can be."""
     assert breaking_changes(STATUS, changed(change)) == []
 
 
