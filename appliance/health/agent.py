@@ -27,7 +27,7 @@ from appliance.model.errors import StoreError
 from appliance.model.measurements import TrafficSums
 from appliance.model.profile import Applied, Catalogue, WarmUp
 from appliance.model.words import Mark
-from appliance.speed.probing.schedule import ProbeConditions
+from appliance.speed.probe_schedule import ProbeConditions
 from appliance.speed.speeds import BaselineReport, SpeedReport
 from appliance.wire.health_socket import ProbeProgressEvent
 from appliance.wire.typed_json import JsonValueError

@@ -27,8 +27,8 @@ from appliance.model.errors import ApplianceError, StoreError
 from appliance.model.names import HEALTH_SOCKET_UNIT, HEALTH_UNIT, VIEW_SOCKET_UNIT
 from appliance.model.paths import CANARIES_DIR
 from appliance.settings.snapshot import HealthSnapshot, SettingsSnapshot
-from appliance.speed.probing.schedule import Cadence
-from appliance.speed.quality.canary_schedule import CanaryCadence
+from appliance.speed.canary_schedule import CanaryCadence
+from appliance.speed.probe_schedule import Cadence
 from appliance.system.applied.manifest import ManifestProfiles
 from appliance.system.canary_files import CanaryDirectory
 from appliance.system.garbage import freeze_garbage

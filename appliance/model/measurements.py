@@ -192,7 +192,7 @@ class Probe:
     boot_id: str
     kind: ProbeKind
     prompt: str
-    """Name of the task that was asked (`speed.probing.tasks`)."""
+    """Name of the task that was asked (`speed.probe_prompts`)."""
     outcome: ProbeOutcome
     detail: str = ""
     """Short text for people; never a prompt or a completion."""
@@ -278,7 +278,7 @@ class MeasurementEvent:
     change: float | None = None
     """Relative to the baseline: -0.34 is 34 % slower; None: not about a rate."""
     cause: str | None = None
-    """Key of the likely cause (`speed.regression.causes`); None: unknown, or not about a rate."""
+    """Key of the likely cause (`speed.causes`); None: unknown, or not about a rate."""
     rate: float | None = None
     """Tokens a second at the event, of decoding with the usual number of tokens a step; None: not
     about a rate, as for the next two."""

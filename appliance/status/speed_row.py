@@ -33,7 +33,7 @@ LOST_PHASES: Final = frozenset({"regressed", "recovering"})
 class SeriesRow(Record):
     series: str
     phase: str
-    """As `planning.speeds.SeriesSpeed` has it."""
+    """As `speed.speeds.SeriesSpeed` has it."""
     rate: float | None = None
     """Tokens a second, as all rates of the row; None: not measured."""
     baseline: float | None = None

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from appliance.model.names import HEALTH_USER
-from appliance.speed.quality.canary_file import MOST_FILE_BYTES, CanaryFile, parse_canaries
+from appliance.speed.canaries import MOST_FILE_BYTES, CanaryFile, parse_canaries
 from appliance.system.files.regular import OddFileError, Stamp, read_small_file, stamp
 
 _NO_FILE: Final = CanaryFile()

@@ -20,9 +20,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
-from appliance.speed.bench.latencies import latencies_ms
-from appliance.speed.bench.load_plan import Workload, stage_prompt, stages
-from appliance.speed.bench.request_row import Part, RequestLabel, RequestRow, ResponseObserver
+from appliance.speed.bench_plan import Workload, stage_prompt, stages
+from appliance.speed.bench_rows import (
+    Part,
+    RequestLabel,
+    RequestRow,
+    ResponseObserver,
+    latencies_ms,
+)
 from appliance.system.front_client import FrontClient
 from tests.programs import MODEL_S, ROOT, eventually, free_port, program, started
 

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from appliance.model.measurements import EventKind
-from appliance.speed.quality.canary import Canary
-from appliance.speed.quality.canary_schedule import (
+from appliance.speed.canaries import SCHEMA_GROUP, TOOLS_GROUP, Canary
+from appliance.speed.canary_schedule import (
     CanarySchedule,
     after_request,
     after_round,
@@ -26,20 +26,19 @@ from appliance.speed.quality.canary_schedule import (
     is_further,
     next_round_s,
 )
-from appliance.speed.quality.expectation import (
+from appliance.speed.canary_verdict import (
     PASSED,
     CanaryOutcome,
     CanaryVerdict,
     Expectation,
 )
-from appliance.speed.quality.quality_record import (
+from appliance.speed.quality_record import (
     QualityRecord,
     begin_round,
     count_verdict,
     encode_quality,
     wants_more,
 )
-from appliance.speed.quality.standard_canaries import SCHEMA_GROUP, TOOLS_GROUP
 from tests.bench.machine import say
 
 SEEDS: Final = (1, 2, 3, 4)

@@ -61,10 +61,10 @@ from appliance.health.measuring.prober import Prober
 from appliance.model.gateway import Configuration, Standing, State
 from appliance.model.measurements import Probe, ProbeKind, ProbeOutcome
 from appliance.model.profile import Applied, Endpoint, WarmUp
-from appliance.speed.probing.course import ProbeCourse
-from appliance.speed.probing.event_stream import EventStreamParser
-from appliance.speed.probing.measurement import ObservedStream
-from appliance.speed.probing.tasks import CODING_TASKS, prefill_name
+from appliance.speed.event_stream import EventStreamParser
+from appliance.speed.measurement import ObservedStream
+from appliance.speed.probe_prompts import CODING_TASKS, prefill_name
+from appliance.speed.probe_sizes import ProbeCourse
 from appliance.system.applied.gateway_file import GATEWAY_FILE
 from appliance.system.applied.gateway_file import encode as encode_configuration
 from appliance.system.applied.manifest import MANIFEST

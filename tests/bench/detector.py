@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import fields
 
-from appliance.speed.regression.detector import Alert, Detector
+from appliance.speed.detector import Alert, Detector
 from tests.bench.detector_acceptance import Contestant, Record, failed, judge
 from tests.bench.detector_rivals import Cusum, ThreeInARow
 from tests.bench.machine import say

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from appliance.model.words import Series
-from appliance.speed.regression.detector import Detector
+from appliance.speed.detector import Detector
 from appliance.system.sqlite.database import open_or_replace, transaction
 from appliance.system.sqlite.measurement_rows import to_probe_row
 from appliance.system.sqlite.measurement_store import MeasurementStore

@@ -3,11 +3,11 @@
 from dataclasses import replace
 from typing import Final
 
-from appliance.speed.bench.bench_report import BenchOutcome, Block
-from appliance.speed.bench.comparison import turns
-from appliance.speed.bench.load_plan import Workload
-from appliance.speed.bench.request_row import Part, RequestRow
-from appliance.speed.probing.tasks import CODING_TASKS
+from appliance.speed.bench_comparison import turns
+from appliance.speed.bench_plan import Workload
+from appliance.speed.bench_report import BenchOutcome, Block
+from appliance.speed.bench_rows import Part, RequestRow
+from appliance.speed.probe_prompts import CODING_TASKS
 from tests.fakes.bench_rows import bench_row, gpus_with
 
 _RATES: Final = ((41.0, 40.7, 41.2, 41.1), (27.1, 27.4, 27.2, 27.0))

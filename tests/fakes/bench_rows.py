@@ -1,7 +1,7 @@
 """Rows of a bench, with times that are easy to check by hand."""
 
 from appliance.model.measurements import BoxGpus, GpuEvidence, GpuSample
-from appliance.speed.bench.request_row import Part, RequestRow
+from appliance.speed.bench_rows import Part, RequestRow
 
 
 def bench_row(

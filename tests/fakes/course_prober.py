@@ -15,8 +15,8 @@ from appliance.model.measurements import (
 )
 from appliance.model.profile import Applied
 from appliance.model.words import Series
-from appliance.speed.probing.course import ProbeCourse, ProbeStep
-from appliance.speed.probing.tasks import PREFILL_TOKENS, in_one_piece, series_of
+from appliance.speed.probe_prompts import PREFILL_TOKENS, in_one_piece, series_of
+from appliance.speed.probe_sizes import ProbeCourse, ProbeStep
 from appliance.wire.health_socket import ProbeProgressEvent
 from tests.fakes.probe_rows import EVIDENCE
 from tests.fakes.probed_box import DECODE_TOK_S, PREFILL_TOK_S, measured

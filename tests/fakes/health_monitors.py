@@ -8,8 +8,8 @@ from appliance.health.box_view import ProfileView
 from appliance.model.errors import BusyError
 from appliance.model.measurements import ProbeOutcome, TrafficSums
 from appliance.model.words import Series
-from appliance.speed.probing.course import ProbeStep
-from appliance.speed.probing.schedule import ProbeConditions
+from appliance.speed.probe_schedule import ProbeConditions
+from appliance.speed.probe_sizes import ProbeStep
 from appliance.speed.speeds import BaselineReport, SeriesBaseline, SeriesSpeed, SpeedReport
 from appliance.wire.health_socket import ProbeProgressEvent
 

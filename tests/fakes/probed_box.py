@@ -14,8 +14,8 @@ from appliance.model.measurements import (
     TimingSource,
 )
 from appliance.model.words import Series
-from appliance.speed.probing.tasks import CODING_TASKS, PREFILL
-from appliance.speed.regression.profile_record import ProfileRecord
+from appliance.speed.probe_prompts import CODING_TASKS, PREFILL
+from appliance.speed.profile_record import ProfileRecord
 from tests.fakes.probe_rows import EVIDENCE
 
 BEGIN_S = 1_740_000_000.0

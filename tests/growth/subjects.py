@@ -25,12 +25,11 @@ from appliance.routing.form_body import parse_form
 from appliance.routing.json_scanner import BodyError
 from appliance.routing.model_names import ModelDirectory
 from appliance.routing.origin_policy import OriginPolicy
-from appliance.speed.bench.request_row import Part, RequestLabel, ResponseObserver
-from appliance.speed.probing.event_stream import EventStreamParser
-from appliance.speed.probing.measurement import ObservedStream
-from appliance.speed.quality.canary_file import parse_canaries
-from appliance.speed.quality.chat_answer import read_answer
-from appliance.speed.quality.expectation import Expectation, judge_answer
+from appliance.speed.bench_rows import Part, RequestLabel, ResponseObserver
+from appliance.speed.canaries import parse_canaries
+from appliance.speed.canary_verdict import Expectation, judge_answer, read_answer
+from appliance.speed.event_stream import EventStreamParser
+from appliance.speed.measurement import ObservedStream
 from appliance.speed.quality.json_schema import parse_schema
 from appliance.speed.quality.text_pattern import PatternError, compile_pattern
 from appliance.status.log_excerpt import excerpt

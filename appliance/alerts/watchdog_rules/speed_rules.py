@@ -1,6 +1,6 @@
 """Rules about what the prober measures: slow, wrong, not measured.
 
-The detectors have judged already (`speed.regression`, `speed.quality`, `speed.probing.schedule`):
+The detectors have judged already (`speed.detector`, `speed.quality_record`, `speed.probe_schedule`):
 a rule reads from their reports whether they have reported a loss that has not ended.
 """
 
@@ -13,8 +13,7 @@ from appliance.alerts.watchdog_rules.watchdog_memory import WatchdogMemory
 from appliance.alerts.watchdog_rules.watchdog_rule import bad, profile_subject, signed
 from appliance.model.alerts import AlertRule, Finding
 from appliance.model.measurements import EventKind, MeasurementEvent
-from appliance.speed.regression.causes import command_for
-from appliance.speed.regression.message import rates
+from appliance.speed.causes import command_for, rates
 from appliance.speed.speeds import SeriesSpeed
 from appliance.status.speed_row import change_text
 

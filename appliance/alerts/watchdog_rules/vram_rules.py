@@ -18,7 +18,7 @@ from appliance.model.words import Mark
 
 HOLDER_BYTES: Final = 256 << 20
 """Least memory of a foreign holder that is told; a desktop's memory moves by less, and a process that
-computes has a context of at least 300 MiB (`speed.regression.signs`)."""
+computes has a context of at least 300 MiB (`speed.causes`)."""
 UNATTRIBUTED_BYTES: Final = 1 << 30
 """Least memory without a process that is told: contexts, buffers of the display and what the driver keeps
 for itself are some hundred MiB a GPU; a model that was left behind is gigabytes."""

@@ -5,7 +5,7 @@ from typing import Any
 
 from appliance.cli.plot import new_chart, write_chart
 from appliance.model.profile import Applied
-from appliance.speed.bench.bench_report import BenchOutcome, ProfileResult, profile_results
+from appliance.speed.bench_report import BenchOutcome, ProfileResult, profile_results
 
 
 def plot_bench(path: str, outcome: BenchOutcome, profiles: Sequence[Applied]) -> None:

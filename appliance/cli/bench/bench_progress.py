@@ -6,9 +6,8 @@ from typing import Final
 
 from appliance.cli.terminal import Terminal
 from appliance.model.amounts import duration
-from appliance.speed.bench.load_plan import Stage, time_left_s
-from appliance.speed.bench.rates import mean_rate, request_tok_s
-from appliance.speed.bench.request_row import Part, RequestRow
+from appliance.speed.bench_plan import Stage, time_left_s
+from appliance.speed.bench_rows import Part, RequestRow, mean_rate, request_tok_s
 
 _CLEAR = "\r\x1b[2K"
 LINE_S: Final = 30.0

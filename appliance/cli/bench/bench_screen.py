@@ -8,17 +8,15 @@ from typing import Final
 from appliance.cli.table import Column, fitted
 from appliance.cli.terminal import Style, Terminal
 from appliance.model.profile import Applied
-from appliance.speed.bench.bench_report import (
+from appliance.speed.bench_comparison import Winner
+from appliance.speed.bench_report import (
     BenchOutcome,
     ComparedProfiles,
     ProfileResult,
     comparisons,
     profile_results,
 )
-from appliance.speed.bench.comparison import Winner
-from appliance.speed.bench.latencies import latencies_ms
-from appliance.speed.bench.rates import request_tok_s
-from appliance.speed.bench.request_row import Part, RequestRow
+from appliance.speed.bench_rows import Part, RequestRow, latencies_ms, request_tok_s
 
 _MOST_CACHED: Final = 0.05
 """Share of prompt tokens that may come from a cache; a chat template's beginning always does."""

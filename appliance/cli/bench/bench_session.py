@@ -23,8 +23,8 @@ from appliance.cli.operation_follower import OperationFollower
 from appliance.cli.paths import Places
 from appliance.cli.progress_lines import Progress
 from appliance.model.profile import Applied
-from appliance.speed.bench.bench_report import BenchOutcome, Block
-from appliance.speed.bench.load_plan import Stage, Workload, stages
+from appliance.speed.bench_plan import Stage, Workload, stages
+from appliance.speed.bench_report import BenchOutcome, Block
 from appliance.system.front_client import FrontClient
 from appliance.wire.control import Exit
 from appliance.wire.control_requests import CONTROL, SwitchRequest

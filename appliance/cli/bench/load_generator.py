@@ -7,8 +7,8 @@ from http import HTTPStatus
 from typing import Final
 
 from appliance.model.profile import Applied
-from appliance.speed.bench.load_plan import FEWEST_TOKENS, Stage, stage_prompt, stage_request
-from appliance.speed.bench.request_row import Part, RequestLabel, RequestRow, ResponseObserver
+from appliance.speed.bench_plan import FEWEST_TOKENS, Stage, stage_prompt, stage_request
+from appliance.speed.bench_rows import Part, RequestLabel, RequestRow, ResponseObserver
 from appliance.system.front_client import FrontClient
 
 _TIMEOUT_S: Final = 3600.0

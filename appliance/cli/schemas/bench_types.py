@@ -4,10 +4,9 @@ from collections.abc import Mapping
 from typing import Literal, TypedDict
 
 from appliance.model.measurements import GpuEvidence
-from appliance.speed.bench.comparison import Winner
-from appliance.speed.bench.load_plan import Workload
-from appliance.speed.bench.rates import ReachedConcurrency
-from appliance.speed.bench.request_row import RequestRow
+from appliance.speed.bench_comparison import Winner
+from appliance.speed.bench_plan import Workload
+from appliance.speed.bench_rows import ReachedConcurrency, RequestRow
 
 
 class Latencies(TypedDict):

@@ -24,10 +24,9 @@ from appliance.model.gateway import is_loopback
 from appliance.model.profile import Applied
 from appliance.model.text_request import text_request
 from appliance.model.wording import joined
-from appliance.speed.bench.bench_report import BenchOutcome, bench_document, bench_summary
-from appliance.speed.bench.comparison import turns
-from appliance.speed.bench.load_plan import Workload, swarm_levels
-from appliance.speed.bench.result_documents import Document
+from appliance.speed.bench_comparison import turns
+from appliance.speed.bench_plan import Workload, swarm_levels
+from appliance.speed.bench_report import BenchOutcome, Document, bench_document, bench_summary
 from appliance.system.applied.gateway_file import recover_configuration
 from appliance.system.front_client import FrontClient
 from appliance.wire.control import Exit

@@ -7,9 +7,8 @@ from typing import Final
 from appliance.engines.shared.probing import Probing
 from appliance.health.measuring.lane_requests import LaneRequests, ProbeEndedError
 from appliance.model.profile import Applied
-from appliance.speed.probing.pieces import PieceSize, PieceTimes, continues
-from appliance.speed.probing.request import probing_of
-from appliance.speed.probing.request_metrics import RequestCounters, read_counters
+from appliance.speed.measurement import RequestCounters, read_counters
+from appliance.speed.probe_prompts import PieceSize, PieceTimes, continues, probing_of
 
 _METRICS_PAGE: Final = "/metrics"
 _VERSION_TRIES: Final = 3

@@ -6,14 +6,15 @@ What cannot be read is left out of the evidence, and delays a probe by a few sec
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from typing import Final
 
 from appliance.health.clock import HealthClock
 from appliance.model.measurements import BoxGpus, Evidence
 from appliance.model.names import unit_of
 from appliance.model.profile import Applied
-from appliance.speed.probing.gpu_use import gpu_use
-from appliance.speed.probing.pieces import crowd_text
+from appliance.speed.evidence import gpu_evidence
+from appliance.speed.probe_prompts import crowd_text
 from appliance.system.kernel.cpu_shares import CpuCounters, cpu_shares, read_cpu_counters
 from appliance.system.kernel.processes import group_of_unit
 from appliance.wire.typed_json import JsonValueError, from_json
@@ -145,22 +146,17 @@ class EvidenceRecording:
         ended_s = self._clock.monotonic_s()
         since_s = ended_s if with_energy else 0.0
         shares = cpu_shares(self._cpu, self._reader.cpu(self._applied))
-        use = gpu_use(
+        evidence = gpu_evidence(
             self._applied,
             before=self._before,
             during=self._during,
             after=await self._reader.gpus(self._applied, since_s=since_s),
             probe_s=ended_s - self._began_s,
         )
-        return Evidence(
-            gpus=use.gpus,
-            foreign_holders=use.foreign_holders,
-            backend_vram_bytes=use.backend_vram_bytes,
+        return replace(
+            evidence,
             other_cpu_share=shares.others,
             cpu_throttled_share=shares.throttled,
-            energy_j=use.energy_j,
-            idle_power_w=use.idle_power_w,
-            driver=use.driver,
             engine_version=engine_version,
             fingerprint=self._applied.fingerprint,
         )

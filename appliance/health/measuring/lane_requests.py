@@ -10,8 +10,8 @@ from typing import Final
 
 from appliance.model.errors import LaneBusyError
 from appliance.model.measurements import ProbeOutcome
-from appliance.speed.probing.event_stream import EventStreamParser
-from appliance.speed.probing.measurement import Measurement, ObservedStream
+from appliance.speed.event_stream import EventStreamParser
+from appliance.speed.measurement import Measurement, ObservedStream
 from appliance.system.ports import LaneResponse, ProbeLane
 from appliance.wire.lane import LaneOutcome
 

@@ -40,9 +40,9 @@ from appliance.model.measurements import (
 )
 from appliance.model.profile import Applied
 from appliance.model.words import Series
-from appliance.speed.probing.course import ProbeCourse, ProbeStep
-from appliance.speed.probing.measurement import Measurement, clock_moved
-from appliance.speed.probing.tasks import in_one_piece, series_of
+from appliance.speed.measurement import Measurement, clock_moved
+from appliance.speed.probe_prompts import in_one_piece, series_of
+from appliance.speed.probe_sizes import ProbeCourse, ProbeStep
 from appliance.system.ports import ProbeLane
 from appliance.system.python_packages import package_version
 from appliance.wire.health_socket import ProbeProgressEvent

@@ -34,11 +34,10 @@ from appliance.model.measurements import (
 )
 from appliance.model.profile import Applied
 from appliance.model.words import Series
-from appliance.speed.probing.course import ProbeCourse
-from appliance.speed.probing.probe_sizes import sizes_for
-from appliance.speed.probing.schedule import Cadence, DueProbe, ProbeConditions
-from appliance.speed.probing.tasks import series_of
-from appliance.speed.regression.profile_record import ProfileRecord
+from appliance.speed.probe_prompts import series_of
+from appliance.speed.probe_schedule import Cadence, DueProbe, ProbeConditions
+from appliance.speed.probe_sizes import ProbeCourse, sizes_for
+from appliance.speed.profile_record import ProfileRecord
 from appliance.speed.speeds import BaselineReport, SpeedReport
 from appliance.wire.health_socket import ProbeProgressEvent
 

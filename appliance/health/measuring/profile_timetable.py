@@ -12,7 +12,7 @@ from appliance.health.box_view import ProfileView
 from appliance.health.clock import HealthClock
 from appliance.model.measurements import EventKind, ProbeKind, ProbeOutcome
 from appliance.model.profile import Applied
-from appliance.speed.probing.schedule import (
+from appliance.speed.probe_schedule import (
     WARM_UPS,
     Cadence,
     DueProbe,
@@ -25,7 +25,7 @@ from appliance.speed.probing.schedule import (
     prompts,
     silent_s,
 )
-from appliance.speed.regression.profile_record import ProfileRecord
+from appliance.speed.profile_record import ProfileRecord
 
 _MINUTE_S: Final = 60.0
 _LOOK_EVERY_S: Final = 300.0

@@ -13,18 +13,26 @@ from appliance.health.measuring.lane_requests import LaneRequests, ProbeEndedErr
 from appliance.model.measurements import ProbeOutcome
 from appliance.model.profile import Applied
 from appliance.model.words import Series
-from appliance.speed.probing.course import ProbeCourse, ProbeStep
-from appliance.speed.probing.measurement import Measurement, measure, piece_times
-from appliance.speed.probing.pieces import (
+from appliance.speed.measurement import (
+    Measurement,
+    RequestCounters,
+    finished_between,
+    measure,
+    piece_times,
+)
+from appliance.speed.probe_prompts import (
     MOST_STEP_S,
+    PREFILL,
     PieceSize,
     PieceTimes,
     piece_end,
+    piece_tokens_of,
     prefixes,
+    probe_request,
+    prompt_text,
+    series_of,
 )
-from appliance.speed.probing.request import probe_request
-from appliance.speed.probing.request_metrics import RequestCounters, finished_between
-from appliance.speed.probing.tasks import PREFILL, piece_tokens_of, prompt_text, series_of
+from appliance.speed.probe_sizes import ProbeCourse, ProbeStep
 
 Tell = Callable[[ProbeStep, str], None]
 """Function that tells a step of the exchange, and a text for people."""

@@ -24,10 +24,15 @@ from appliance.model.errors import LaneBusyError
 from appliance.model.measurements import CanaryRun, EventKind, MeasurementEvent
 from appliance.model.paths import CANARIES_DIR
 from appliance.model.profile import Applied
-from appliance.speed.probing.schedule import ProbeConditions
-from appliance.speed.quality.canary import PATH, Canary, canary_body, generates_text
-from appliance.speed.quality.canary_file import CanaryFile
-from appliance.speed.quality.canary_schedule import (
+from appliance.speed.canaries import (
+    PATH,
+    Canary,
+    CanaryFile,
+    canary_body,
+    generates_text,
+    standard_canaries,
+)
+from appliance.speed.canary_schedule import (
     CanaryCadence,
     CanarySchedule,
     after_request,
@@ -37,26 +42,30 @@ from appliance.speed.quality.canary_schedule import (
     is_further,
     next_round_s,
 )
-from appliance.speed.quality.chat_answer import MOST_ANSWER_BYTES, read_answer
-from appliance.speed.quality.expectation import (
+from appliance.speed.canary_verdict import (
+    MOST_ANSWER_BYTES,
     CanaryOutcome,
     CanaryVerdict,
     judge_answer,
     judge_status,
+    read_answer,
 )
-from appliance.speed.quality.pass_rate import HOUR_S
-from appliance.speed.quality.quality_message import fault_hint, refused_text
-from appliance.speed.quality.quality_record import (
+from appliance.speed.probe_schedule import ProbeConditions
+from appliance.speed.quality_record import (
+    HOUR_S,
     QualityRecord,
+    QualityReport,
     accept_quality,
     begin_round,
     count_verdict,
     decode_quality,
     encode_quality,
+    fault_hint,
+    quality_report,
+    quality_trouble,
+    refused_text,
     wants_more,
 )
-from appliance.speed.quality.quality_report import QualityReport, quality_report, quality_trouble
-from appliance.speed.quality.standard_canaries import standard_canaries
 from appliance.system.ports import LaneResponse, ProbeLane
 from appliance.wire.lane import LaneOutcome
 

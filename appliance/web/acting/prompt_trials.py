@@ -12,7 +12,7 @@ from typing import Final, Protocol
 
 from appliance.model.errors import BackendError, BusyError
 from appliance.model.json_reader import decode_json
-from appliance.speed.probing.event_stream import EventStreamParser, text_of_choice
+from appliance.speed.event_stream import EventStreamParser, text_of_choice
 from appliance.system.front_client import FrontClient
 
 MOST_PROMPT: Final = 8000

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from appliance.speed.probing.course import ProbeStep
+from appliance.speed.probe_sizes import ProbeStep
 from appliance.wire.conversation.codec import ErrorEvent, ResultEvent
 from appliance.wire.health_socket import ProbedEvent, ProbeProgressEvent
 from tests.fakes.cli_box import CliBox

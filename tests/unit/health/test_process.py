@@ -14,9 +14,9 @@ from appliance.health.process import DATABASE, WatchMaker, run
 from appliance.model.words import Series
 from appliance.settings.schema import HealthSettings
 from appliance.settings.snapshot import SettingsSnapshot
-from appliance.speed.quality.expectation import CanaryOutcome, CanaryVerdict
-from appliance.speed.quality.quality_record import QualityRecord, count_verdict, encode_quality
-from appliance.speed.quality.standard_canaries import standard_canaries
+from appliance.speed.canaries import standard_canaries
+from appliance.speed.canary_verdict import CanaryOutcome, CanaryVerdict
+from appliance.speed.quality_record import QualityRecord, count_verdict, encode_quality
 from appliance.system.lane_client import SocketProbeLane
 from appliance.system.sqlite.measurement_store import MeasurementStore
 from tests.fakes.notify_socket import NotifySocket

@@ -22,10 +22,10 @@ from appliance.health.measuring.prober import Prober
 from appliance.model.measurements import ProbeKind, ProbeOutcome, TimingSource, decode_tok_s
 from appliance.model.profile import WarmUp
 from appliance.model.running_facts import Topic
-from appliance.speed.probing.course import ProbeCourse
-from appliance.speed.probing.event_stream import EventStreamParser
-from appliance.speed.probing.measurement import ObservedStream, measure
-from appliance.speed.probing.request import probe_request
+from appliance.speed.event_stream import EventStreamParser
+from appliance.speed.measurement import ObservedStream, measure
+from appliance.speed.probe_prompts import probe_request
+from appliance.speed.probe_sizes import ProbeCourse
 from appliance.switch.verification.declaration import declared_facts
 from appliance.switch.verification.fact_comparison import compare
 from appliance.switch.verification.self_description import log_description, together

@@ -8,7 +8,7 @@ import pytest
 
 from appliance.model.measurements import ProbeOutcome
 from appliance.model.words import Series
-from appliance.speed.regression.detector_state import DetectorPhase
+from appliance.speed.detector_state import DetectorPhase
 from appliance.speed.speeds import SeriesSpeed, SpeedReport
 from appliance.status.speed_row import (
     DECODE,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from appliance.speed.quality.canary_file import MOST_FILE_BYTES, CanaryFile
+from appliance.speed.canaries import MOST_FILE_BYTES, CanaryFile
 from appliance.system.canary_files import CanaryDirectory
 
 LINE = '{"name": "a", "request": {"messages": [{}]}, "expect": {"contains": "Paris"}}\n'

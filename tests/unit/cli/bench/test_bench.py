@@ -25,7 +25,7 @@ from appliance.cli.verbs import bench
 from appliance.model.errors import BackendError, UnreachableError
 from appliance.model.gateway import Configuration
 from appliance.model.profile import WarmUp
-from appliance.speed.bench.load_plan import Workload, stages
+from appliance.speed.bench_plan import Workload, stages
 from appliance.system.applied.gateway_file import GATEWAY_FILE, encode
 from appliance.wire.control import Exit
 from appliance.wire.conversation.codec import RequestRefusedError

@@ -6,9 +6,9 @@ from dataclasses import replace
 from appliance.cli.bench.bench_progress import BenchProgress
 from appliance.cli.bench.bench_screen import show_bench
 from appliance.cli.terminal import Terminal
-from appliance.speed.bench.bench_report import BenchOutcome, Block
-from appliance.speed.bench.load_plan import Workload, stages
-from appliance.speed.bench.request_row import Part
+from appliance.speed.bench_plan import Workload, stages
+from appliance.speed.bench_report import BenchOutcome, Block
+from appliance.speed.bench_rows import Part
 from tests.fakes.bench_rows import bench_row, gpus_with
 from tests.fakes.profiles import applied
 

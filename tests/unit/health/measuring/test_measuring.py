@@ -14,8 +14,8 @@ from appliance.health.measuring.profile_monitor import ProfileMonitor
 from appliance.model.measurements import EventKind, ProbeOutcome
 from appliance.model.profile import WarmUp
 from appliance.model.words import Series
-from appliance.speed.probing.pieces import MOST_PIECE_S
-from appliance.speed.probing.schedule import Cadence, ProbeConditions
+from appliance.speed.probe_prompts import MOST_PIECE_S
+from appliance.speed.probe_schedule import Cadence, ProbeConditions
 from appliance.system.kernel.cpu_shares import CpuCounters
 from tests.fakes.course_prober import FakeProbeStore
 from tests.fakes.health_clock import VirtualHealthClock

@@ -19,8 +19,8 @@ from appliance.model.measurements import (
     prefill_tok_s,
 )
 from appliance.model.profile import Applied, WarmUp
-from appliance.speed.probing.course import ProbeCourse, ProbeStep
-from appliance.speed.probing.pieces import MOST_PIECE_S
+from appliance.speed.probe_prompts import MOST_PIECE_S
+from appliance.speed.probe_sizes import ProbeCourse, ProbeStep
 from appliance.system.kernel.cpu_shares import CpuCounters
 from appliance.wire.health_socket import ProbeProgressEvent
 from appliance.wire.lane import LaneOutcome

@@ -19,7 +19,7 @@ from appliance.model.measurements import (
     TrafficSums,
 )
 from appliance.model.words import Series
-from appliance.speed.probing.schedule import Cadence, ProbeConditions
+from appliance.speed.probe_schedule import Cadence, ProbeConditions
 from appliance.wire.health_socket import ProbeProgressEvent
 from tests.fakes.course_prober import FakeCourseProber, FakeProbeStore
 from tests.fakes.health_clock import VirtualHealthClock

@@ -13,10 +13,10 @@ from appliance.health.measuring.quality_monitor import STATE_KEY, QualityMonitor
 from appliance.model.errors import LaneBusyError
 from appliance.model.measurements import EventKind
 from appliance.model.profile import Abilities, WarmUp
-from appliance.speed.probing.schedule import ProbeConditions
-from appliance.speed.quality.canary_file import CanaryFile, parse_canaries
-from appliance.speed.quality.canary_schedule import CanaryCadence
-from appliance.speed.quality.chat_answer import MOST_ANSWER_BYTES
+from appliance.speed.canaries import CanaryFile, parse_canaries
+from appliance.speed.canary_schedule import CanaryCadence
+from appliance.speed.canary_verdict import MOST_ANSWER_BYTES
+from appliance.speed.probe_schedule import ProbeConditions
 from appliance.wire.lane import LaneOutcome
 from tests.fakes.canary_store import FakeCanaryStore
 from tests.fakes.chat_engine import ChatEngine, chat_answer

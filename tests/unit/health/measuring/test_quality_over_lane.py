@@ -9,9 +9,9 @@ from appliance.health.box_view import ProfileView
 from appliance.health.clock import SystemHealthClock
 from appliance.health.measuring.quality_monitor import STATE_KEY, QualityMonitor
 from appliance.model.measurements import EventKind
-from appliance.speed.probing.schedule import ProbeConditions
-from appliance.speed.quality.canary_schedule import CanaryCadence
-from appliance.speed.quality.quality_record import decode_quality
+from appliance.speed.canary_schedule import CanaryCadence
+from appliance.speed.probe_schedule import ProbeConditions
+from appliance.speed.quality_record import decode_quality
 from appliance.system.canary_files import CanaryDirectory
 from appliance.system.sqlite.measurement_store import MeasurementStore
 from tests.fakes.engine_server import answering, sized

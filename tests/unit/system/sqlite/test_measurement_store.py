@@ -21,7 +21,7 @@ from appliance.model.measurements import (
     TrafficSums,
 )
 from appliance.model.words import Series
-from appliance.speed.regression.profile_record import ProfileRecord
+from appliance.speed.profile_record import ProfileRecord
 from appliance.status.history import summarise
 from appliance.system.sqlite.measurement_store import MeasurementStore
 from tests.fakes.probe_rows import probe

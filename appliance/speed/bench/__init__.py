@@ -1,1 +1,0 @@
-"""Benchmarks: what is asked, and the arithmetic of what came of it."""

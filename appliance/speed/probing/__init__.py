@@ -1,1 +1,0 @@
-"""Probes of a serving profile: their requests, what they measure, and when they are due."""
