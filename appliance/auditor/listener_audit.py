@@ -19,7 +19,7 @@ from appliance.model.errors import ApplianceError
 from appliance.system.kernel.processes import HoldingProcess, backend_unit, control_group, pids
 from appliance.system.kernel.tcp_listeners import TcpListener, open_sockets, tcp_listeners
 from appliance.system.kernel.text_files import PROC
-from appliance.wire.audit_socket import Listener
+from appliance.wire.helpers import Listener
 
 _WITHIN_S: Final = 2.0
 _MOST_DESCRIPTORS: Final = 1 << 18

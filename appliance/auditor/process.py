@@ -5,9 +5,9 @@ from collections.abc import AsyncGenerator
 from appliance.auditor.listener_audit import audit_listeners
 from appliance.model.names import AUDIT_SOCKET_UNIT
 from appliance.system.systemd.activation import serve_activated
-from appliance.wire.audit_socket import AUDIT, AuditEvent, AuditRequest, encode_listeners
-from appliance.wire.conversation.codec import ResultEvent
-from appliance.wire.unix_server import Peer
+from appliance.wire.conversation import ResultEvent
+from appliance.wire.helpers import AUDIT, AuditEvent, AuditRequest, encode_listeners
+from appliance.wire.server import Peer
 
 
 async def answer(request: AuditRequest, _: Peer) -> AsyncGenerator[AuditEvent, None]:

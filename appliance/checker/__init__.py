@@ -1,4 +1,4 @@
-"""Checker: asks the addresses that are watched, on other machines too (`appliance.wire.check_socket`).
+"""Checker: asks the addresses that are watched, on other machines too (`appliance.wire.helpers`).
 
 It holds no credential and no state. It runs while it is asked, and leaves a minute later.
 """

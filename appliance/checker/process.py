@@ -8,9 +8,9 @@ from appliance.model.names import CHECK_SOCKET_UNIT
 from appliance.model.service_lines import CheckTally
 from appliance.system.systemd.activation import serve_activated
 from appliance.system.systemd.daemon import Readiness
-from appliance.wire.check_socket import CHECK, CheckEvent, CheckRequest
-from appliance.wire.conversation.codec import ResultEvent
-from appliance.wire.unix_server import Peer
+from appliance.wire.conversation import ResultEvent
+from appliance.wire.helpers import CHECK, CheckEvent, CheckRequest
+from appliance.wire.server import Peer
 
 _checker = UrlChecker(NameLookup())
 _tally = CheckTally()

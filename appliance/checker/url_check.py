@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from appliance import __version__
 from appliance.checker.name_lookup import NameLookup, NameLookupError
 from appliance.model.errors import BadRequestError
-from appliance.wire.check_socket import CheckResult
+from appliance.wire.helpers import CheckResult
 
 _MOST_BYTES: Final = 64 << 10
 _MOST_URL: Final = 1024

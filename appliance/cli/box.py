@@ -6,9 +6,9 @@ from appliance.cli.arguments import Arguments
 from appliance.cli.paths import Places, find_places
 from appliance.model.errors import PermissionDeniedError, UnknownProfileError, UnreachableError
 from appliance.model.wording import no_such_profile
+from appliance.wire.client import ask
 from appliance.wire.control_requests import CONTROL, StatusRequest
-from appliance.wire.conversation.client import ask
-from appliance.wire.conversation.codec import RequestRefusedError
+from appliance.wire.conversation import RequestRefusedError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -9,8 +9,7 @@ from appliance.model.amounts import duration
 from appliance.model.wording import joined
 from appliance.wire.control import Exit
 from appliance.wire.control_events import ClosingEvent, EndedEvent
-from appliance.wire.conversation.codec import ErrorEvent
-from appliance.wire.conversation.error_kinds import EXIT_STATUSES
+from appliance.wire.conversation import EXIT_STATUSES, ErrorEvent
 from appliance.wire.json_values import number_in
 
 TYPE_CHECKING = False

@@ -11,10 +11,10 @@ from appliance.cli.failures import CliError
 from appliance.cli.table import Column, fitted
 from appliance.cli.terminal import Streams, Terminal
 from appliance.model.errors import UnreachableError
+from appliance.wire.client import Conversation
 from appliance.wire.control import Exit
 from appliance.wire.control_requests import CONTROL, KeyRequest, TokenRequest
-from appliance.wire.conversation.client import Conversation
-from appliance.wire.conversation.codec import ErrorEvent, RequestRefusedError, ResultEvent
+from appliance.wire.conversation import ErrorEvent, RequestRefusedError, ResultEvent
 from appliance.wire.json_values import Json, objects_in, text_in
 
 DeskRequest = KeyRequest | TokenRequest

@@ -10,8 +10,7 @@ from appliance.model.errors import (
     UnreachableError,
 )
 from appliance.wire.control import Exit
-from appliance.wire.conversation.codec import RequestRefusedError
-from appliance.wire.conversation.error_kinds import EXIT_STATUSES
+from appliance.wire.conversation import EXIT_STATUSES, RequestRefusedError
 
 
 class CliError(ApplianceError):

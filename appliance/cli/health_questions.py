@@ -6,9 +6,9 @@ from appliance.cli.arguments import Arguments
 from appliance.cli.box import places_of
 from appliance.cli.failures import CliError
 from appliance.model.wording import joined
+from appliance.wire.client import Conversation, ask
 from appliance.wire.control import Exit
-from appliance.wire.conversation.client import Conversation, ask
-from appliance.wire.conversation.codec import ResultEvent
+from appliance.wire.conversation import ResultEvent
 from appliance.wire.health_socket import HEALTH, SpeedsRequest
 from appliance.wire.json_values import Json, number_in, object_in
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def result_of(arguments: Arguments, request: HealthRequest) -> ResultEvent:
-    """Return the agent's answer to a request; raises as `conversation.client.ask` does."""
+    """Return the agent's answer to a request; raises as `appliance.wire.client.ask` does."""
     return ask(HEALTH, _socket(arguments), request)
 
 

@@ -25,7 +25,7 @@ from appliance.system.commitment import FileCommitment
 from appliance.system.kernel.text_files import meminfo
 from appliance.system.launch_files import refusals_in
 from appliance.system.systemd.unit_properties import GAVE_UP, gave_up, was_stopped
-from appliance.wire.conversation.codec import RequestRefusedError
+from appliance.wire.conversation import RequestRefusedError
 from appliance.wire.sd_notify import is_load_status, is_of_running_engine
 
 _PROPERTIES: Final = (

@@ -14,6 +14,7 @@ from appliance.cli.terminal import Terminal
 from appliance.model.amounts import duration
 from appliance.model.errors import UnreachableError
 from appliance.model.wording import joined
+from appliance.wire.client import Conversation
 from appliance.wire.control import Exit
 from appliance.wire.control_events import (
     AcceptedEvent,
@@ -24,8 +25,7 @@ from appliance.wire.control_events import (
     TicketEvent,
 )
 from appliance.wire.control_requests import CONTROL, AttachRequest
-from appliance.wire.conversation.client import Conversation
-from appliance.wire.conversation.codec import GREETING_S
+from appliance.wire.conversation import GREETING_S
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ from appliance.cli.operation_follower import OperationFollower
 from appliance.cli.progress_lines import cancel_heading, heading, progress_for
 from appliance.cli.terminal import Streams, Style, Terminal
 from appliance.model.wording import joined
+from appliance.wire.client import Conversation
 from appliance.wire.control import Exit
 from appliance.wire.control_events import ClosingEvent, ControlEvent
-from appliance.wire.conversation.client import Conversation
-from appliance.wire.conversation.codec import ResultEvent
+from appliance.wire.conversation import ResultEvent
 from appliance.wire.json_values import object_in, objects_in, text_in, texts_in
 
 TYPE_CHECKING = False

@@ -7,11 +7,11 @@ newest other set before it, which that switch stopped or an earlier one served, 
 from collections.abc import Iterator, Sequence
 
 from appliance.cli.failures import CliError
+from appliance.wire.client import ask
 from appliance.wire.control import Exit
+from appliance.wire.control_events import MOST_OPERATIONS, OperationsRequest
 from appliance.wire.control_requests import CONTROL
-from appliance.wire.conversation.client import ask
 from appliance.wire.json_values import Json, objects_in, text_in, texts_in
-from appliance.wire.operation_requests import MOST_OPERATIONS, OperationsRequest
 
 
 def previous_profiles(words: Sequence[str], control_socket: str) -> list[str]:

@@ -12,7 +12,7 @@ from appliance.model.measurements import Probe, RawTimings, rate_of
 from appliance.model.words import Series
 from appliance.presentation.clock_times import utc_second
 from appliance.wire.alert_requests import MOST_RECORDS
-from appliance.wire.conversation.codec import ErrorEvent, RequestRefusedError
+from appliance.wire.conversation import ErrorEvent, RequestRefusedError
 from appliance.wire.health_socket import MeasurementsRequest, StoredProbeEvent
 
 _PLAIN: Final = ("began_unix_s", "kind", "prompt", "outcome", "detail")

@@ -10,8 +10,8 @@ import time
 
 from appliance.model.errors import ApplianceError, PermissionDeniedError
 from appliance.presentation.health_sections import alert_section, speed_section, without_speeds
-from appliance.wire.conversation.client import Conversation
-from appliance.wire.conversation.codec import RequestRefusedError, ResultEvent
+from appliance.wire.client import Conversation
+from appliance.wire.conversation import RequestRefusedError, ResultEvent
 from appliance.wire.health_socket import HEALTH, SpeedsRequest
 from appliance.wire.json_values import Json
 

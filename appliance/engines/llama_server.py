@@ -56,10 +56,9 @@ from appliance.engines.shared.rendering import (
     hf_variables,
     words,
 )
-from appliance.model.engine_build import HELP_QUESTION
+from appliance.model.engine_build import HELP_QUESTION, either
 from appliance.model.running_facts import DeclaredFact, Topic
 from appliance.model.spec import Problem, Profile, Speculative
-from appliance.model.spelling import either
 from appliance.model.value_types import Doc, FullText, Range, Word
 
 KV_TYPES: Final = ("f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl")

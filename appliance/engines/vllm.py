@@ -78,12 +78,11 @@ from appliance.engines.shared.self_report import (
     spoken,
     version_words,
 )
-from appliance.model.engine_build import distribution_question
+from appliance.model.engine_build import distribution_question, either
 from appliance.model.model_headers import Safetensors
 from appliance.model.profile_values import JsonTable
 from appliance.model.running_facts import DeclaredFact, ReportedFact, Topic
 from appliance.model.spec import EngineOptions, Problem, Profile, Speculative
-from appliance.model.spelling import either
 from appliance.model.value_types import (
     AbsolutePath,
     Count,

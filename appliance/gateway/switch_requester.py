@@ -31,15 +31,15 @@ from appliance.routing.switch_scheduler import (
     has_failed,
     next_switch,
 )
+from appliance.wire.async_client import details_of, open_conversation
 from appliance.wire.control_events import AcceptedEvent, ClosingEvent, EndedEvent
 from appliance.wire.control_requests import CONTROL, AbandonRequest, OnRequestSwitch
-from appliance.wire.conversation.async_client import details_of, open_conversation
-from appliance.wire.conversation.codec import (
+from appliance.wire.conversation import (
     GREETING_S,
     ErrorEvent,
+    ErrorKind,
     RequestRefusedError,
 )
-from appliance.wire.conversation.error_kinds import ErrorKind
 
 _NO_REASON: Final = "no reason given"
 _log = logging.getLogger(__name__)

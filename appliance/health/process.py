@@ -37,9 +37,9 @@ from appliance.system.sqlite.measurement_store import MeasurementStore
 from appliance.system.sqlite.state_store import StateStore
 from appliance.system.systemd.daemon import Readiness, named_sockets
 from appliance.system.token_client import TokenOwners
-from appliance.wire.conversation.async_client import open_conversation
-from appliance.wire.conversation.codec import ResultEvent
-from appliance.wire.conversation.server import FEW
+from appliance.wire.async_client import open_conversation
+from appliance.wire.conversation import ResultEvent
+from appliance.wire.server import FEW
 from appliance.wire.status_socket import STATUS, GpuEvidenceRequest
 from appliance.wire.status_stream import StatusFollower
 from appliance.wire.view_socket import VIEW

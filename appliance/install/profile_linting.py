@@ -1,18 +1,19 @@
-"""Lint of a box's profiles: the facts of their traps, read as far as a trap needs them.
+"""Lint of a box's profiles, and warnings about what would keep their engines from starting.
 
-Headers of models were read when the profiles were compiled. The GPUs are asked once, for all profiles
+The facts of a profile's traps are read as far as a trap needs them. Headers of models were read when the profiles were compiled. The GPUs are asked once, for all profiles
 together, and only if one has a trap that depends on them, through a child process that may hang.
 """
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 
 from appliance.model.engine_build import EngineBuild
 from appliance.model.errors import ApplianceError
-from appliance.model.gpu_hardware import GpuHardware
-from appliance.model.profile import Applied
+from appliance.model.gpus import GpuHardware
+from appliance.model.profile import Applied, Catalogue
 from appliance.model.spec import Profile
 from appliance.profiles.linting.lint import (
     Lint,
@@ -24,10 +25,25 @@ from appliance.profiles.linting.lint import (
 )
 from appliance.profiles.linting.trap import GpuFacts, LintFacts
 from appliance.switch.admission.build_findings import build_findings, unasked_sentence
-from appliance.switch.admission.findings import Level, PreflightFinding, warn
+from appliance.switch.admission.engine_files import file_findings
+from appliance.switch.admission.findings import (
+    Level,
+    PreflightFinding,
+    Presence,
+    ProfileFacts,
+    warn,
+)
 from appliance.switch.units.specs import UnitSpec
 from appliance.system.build_records import CurrentBuilds
+from appliance.system.files.access import read_access
+from appliance.system.files.presence import (
+    draft_presence,
+    engine_presence,
+    missing_adapters,
+    model_presence,
+)
 from appliance.system.kernel.host_memory import read_host_memory
+from appliance.system.model_files.reading import ModelChecks, read_adapter_ranks
 from appliance.system.systemd.unit_files import lacks_file
 
 _PATIENCE_S: Final = 3.0
@@ -160,3 +176,36 @@ def _named_units(profile: Profile) -> Iterable[str]:
     values = (value for one in profile.unit if one.name in _ORDERING for value in one.values)
     named = (unit for value in values for unit in value.split())
     return dict.fromkeys((*profile.order.after, *named))
+
+
+def start_warnings(catalogue: Catalogue, unit_dir: Path, builds: CurrentBuilds) -> Iterator[str]:
+    """Yield a sentence for each file that an engine could not open now, and each option that it lacks.
+
+    Args:
+        catalogue: Profiles, compiled a moment ago.
+        unit_dir: Directory of their units, which show some files to engines and hide others.
+        builds: Builds of their engines.
+    """
+    models = ModelChecks()
+    for name, applied in sorted(catalogue.items()):
+        for finding in (
+            *file_findings(applied, _file_facts(applied, models, unit_dir)),
+            *build_findings(applied, builds.of(applied)),
+        ):
+            if finding.level is not Level.OK:
+                yield f"{name}: {finding.text}"
+
+
+def _file_facts(applied: Applied, models: ModelChecks, unit_dir: Path) -> ProfileFacts:
+    # The headers of an estimated model were read and found whole when the profile was compiled.
+    is_whole = applied.estimate is not None
+    model, problem = (Presence.PRESENT, "") if is_whole else model_presence(applied, models)
+    return ProfileFacts(
+        model=model,
+        model_problem=problem,
+        draft=draft_presence(applied),
+        missing_adapters=missing_adapters(applied),
+        adapter_ranks=read_adapter_ranks([adapter.path for adapter in applied.adapters]),
+        engine=engine_presence(applied),
+        access=read_access(applied, unit_dir),
+    )

@@ -107,7 +107,7 @@ class EngineStart:
     def _spell(self, question: str) -> None:
         """Put the options in the words that the engine's program has; it is asked if nobody has yet."""
         from appliance.launch.ask_build import ask, stored  # noqa: PLC0415
-        from appliance.model.spelling import lacks, spelled  # noqa: PLC0415
+        from appliance.model.engine_build import lacks, spelled  # noqa: PLC0415
 
         timeout_s = min(_ASKING_S, self._no_progress_s / 2)
         program = self._engine[0]

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from appliance.model.gpu_health import GpuHealth
+from appliance.model.gpus import GpuHealth
 from appliance.model.memory import GpuState
 from appliance.model.words import Series
 

@@ -1,13 +1,17 @@
-"""Operators, and the tokens with which they act from elsewhere than the command line.
+"""Operators, the tokens with which they act from elsewhere than the command line, and names of credentials.
 
 A token is no user: it stands for one, with that user's rights as they are when it is presented, and
 never for more.
 """
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Final
 
+from appliance.model.errors import BadRequestError
 from appliance.model.names import OPERATORS_GROUP, is_engine
+from appliance.model.wording import closest, short
 
 _ROOT_UID = 0
 
@@ -75,3 +79,33 @@ class TokenOperator:
     def __str__(self) -> str:
         """Return the text for logs and records: "ana (token phone)"."""
         return f"{self.user} (token {self.token})"
+
+
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,47}\Z")
+
+
+def check_credential_name(kind: str, name: str) -> None:
+    """Check a name that a client proposes; it stands in logs, tables and sentences.
+
+    Args:
+        kind: Word for what has the name: "key".
+        name: The name.
+
+    Raises:
+        BadRequestError: it cannot be one.
+    """
+    if not _NAME.match(name):
+        raise BadRequestError(f"a {kind}'s name has up to 48 letters, digits and ._@-")
+
+
+def no_such_credential(kind: str, name: str, known: Iterable[str]) -> str:
+    """Return the sentence for a name or id that none has, with a suggestion where one is close.
+
+    Args:
+        kind: Word for it, which is also the verb that lists them.
+        name: The name or id that was given.
+        known: Names and ids of all.
+    """
+    meant = closest(name, known)
+    hint = f'; did you mean "{meant}"?' if meant else f": appliance {kind} ls"
+    return f'there is no {kind} "{short(name)}"{hint}'

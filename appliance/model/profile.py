@@ -214,7 +214,7 @@ class Applied:
     applied."""
     command: tuple[str, ...] = ()
     """Program and arguments of the engine, with the spellings for other builds
-    (`appliance.model.spelling`); empty: an engine that is not asked about its build, or applied by an
+    (`appliance.model.engine_build`); empty: an engine that is not asked about its build, or applied by an
     earlier release."""
     programs: tuple[str, ...] = ()
     """Further programs, likewise with links followed: interpreters of the binary, the patch
@@ -236,3 +236,19 @@ class Applied:
 
 Catalogue = Mapping[str, Applied]
 """Applied profiles by name."""
+
+
+def requested_name(applied: Applied) -> str:
+    """Return a name by which clients ask for the profile."""
+    return plain_names(applied.served, applied.name)[0]
+
+
+def text_request(applied: Applied, prompt: str) -> tuple[str, dict[str, object]] | None:
+    """Return path and body of a request; None: the profile generates no text."""
+    model = requested_name(applied)
+    if applied.warm_up is WarmUp.CHAT:
+        messages = [{"role": "user", "content": prompt}]
+        return "/v1/chat/completions", {"model": model, "messages": messages}
+    if applied.warm_up is WarmUp.COMPLETION:
+        return "/v1/completions", {"model": model, "prompt": prompt}
+    return None

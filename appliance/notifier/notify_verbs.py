@@ -15,10 +15,8 @@ from appliance.notifier.ntfy_sender import NtfySender
 from appliance.notifier.web_client import WebError, WebRequest, fetch
 from appliance.system.apprise_sender import send_by_apprise
 from appliance.system.targets_file import standing_of
-from appliance.wire.conversation.codec import ResultEvent
-from appliance.wire.conversation.server import FEW, serve_conversations
-from appliance.wire.json_values import Json
-from appliance.wire.notify_socket import (
+from appliance.wire.conversation import ResultEvent
+from appliance.wire.helpers import (
     NOTIFY,
     CancelScheduledRequest,
     NotifyEvent,
@@ -28,8 +26,9 @@ from appliance.wire.notify_socket import (
     SendRequest,
     TargetsRequest,
 )
+from appliance.wire.json_values import Json
+from appliance.wire.server import FEW, Peer, serve_conversations
 from appliance.wire.typed_json import JsonValueError, from_json
-from appliance.wire.unix_server import Peer
 
 _log = logging.getLogger(__name__)
 

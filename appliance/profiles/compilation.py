@@ -15,6 +15,7 @@ from appliance.engines import ENGINES
 from appliance.engines.shared.engine import Invocation, InvocationContext, Task
 from appliance.engines.shared.rendering import hf_cache_path, hf_repository
 from appliance.model.claims import NOTHING, Claim, claim_on
+from appliance.model.engine_build import spelled
 from appliance.model.model_headers import (
     AdapterRanks,
     LookAtModel,
@@ -25,7 +26,6 @@ from appliance.model.model_headers import (
 )
 from appliance.model.profile import Abilities, Adapter, Applied, Need, WarmUp
 from appliance.model.spec import AdapterTable, Problem, Profile
-from appliance.model.spelling import spelled
 from appliance.profiles.estimates.estimating import estimated
 from appliance.profiles.linting.header_traits import TraitsReader
 from appliance.profiles.request_handling import handling_of

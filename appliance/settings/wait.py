@@ -15,7 +15,7 @@ from typing import Final
 
 from appliance.settings.snapshot import settings_sources
 from appliance.system.systemd.daemon import Readiness
-from appliance.wire.conversation.codec import refusal_line
+from appliance.wire.conversation import refusal_line
 
 _LOOK_EVERY_S: Final = 1.0
 _REQUEST_WITHIN_S: Final = 0.2

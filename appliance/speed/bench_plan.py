@@ -12,8 +12,7 @@ from typing import Final
 from appliance.engines import ENGINES
 from appliance.engines.shared.probing import Probing
 from appliance.model.errors import BackendError
-from appliance.model.profile import Applied, WarmUp
-from appliance.model.text_request import text_request
+from appliance.model.profile import Applied, WarmUp, text_request
 from appliance.model.words import Series
 from appliance.speed.bench_rows import Part
 from appliance.speed.probe_prompts import CODING_TASKS, prefill_name, prompt_text, series_of

@@ -12,8 +12,7 @@ from math import sqrt
 from typing import Any, Final, cast
 
 from appliance.model.measurements import BoxGpus
-from appliance.model.profile import Applied, WarmUp
-from appliance.model.text_request import requested_name
+from appliance.model.profile import Applied, WarmUp, requested_name
 from appliance.speed.bench_comparison import (
     Agreement,
     Answers,

@@ -15,8 +15,7 @@ from typing import Final
 
 from appliance.engines import ENGINES
 from appliance.engines.shared.probing import Probing
-from appliance.model.profile import Applied, WarmUp
-from appliance.model.text_request import requested_name
+from appliance.model.profile import Applied, WarmUp, requested_name
 from appliance.model.wording import printable
 from appliance.speed.canary_verdict import Expectation, parse_json
 from appliance.speed.quality.json_schema import JsonSchema, SchemaError, parse_schema

@@ -17,8 +17,7 @@ from typing import Final
 
 from appliance.engines import ENGINES
 from appliance.engines.shared.probing import Probing
-from appliance.model.profile import Applied, WarmUp
-from appliance.model.text_request import requested_name, text_request
+from appliance.model.profile import Applied, WarmUp, requested_name, text_request
 from appliance.model.words import Series
 
 CODING_TASKS: Final[Mapping[str, str]] = {

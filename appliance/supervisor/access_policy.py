@@ -22,17 +22,17 @@ from appliance.model.names import is_engine
 from appliance.model.operators import TokenOperator
 from appliance.model.wording import process_requester, short
 from appliance.system.kernel.processes import group_name, user_name
-from appliance.wire.acting_request import ActingRequest, acting_request
 from appliance.wire.control_requests import (
     CONTROL,
     AbandonRequest,
     ControlRequest,
     OnRequestSwitch,
 )
+from appliance.wire.conversation import ActingRequest, acting_request
 from appliance.wire.json_values import Json
+from appliance.wire.server import Peer
 from appliance.wire.status_socket import STATUS, StatusSocketRequest
 from appliance.wire.token_socket import TOKEN
-from appliance.wire.unix_server import Peer
 
 _ON_REQUEST: Final = frozenset(OnRequestSwitch.__match_args__)
 """Arguments that a switch on request may have: none sets a deadline or prevents a roll-back."""

@@ -11,7 +11,7 @@ from appliance.model.wording import short
 from appliance.supervisor.access_policy import Requester
 from appliance.system.ports import Gateway
 from appliance.wire.control import Exit
-from appliance.wire.conversation.codec import ResultEvent
+from appliance.wire.conversation import ResultEvent
 from appliance.wire.json_values import Json, number_in, objects_in, text_in
 
 _log = logging.getLogger(__name__)

@@ -23,6 +23,7 @@ from appliance.wire.control_events import (
     AcceptedEvent,
     ControlEvent,
     EndedEvent,
+    OperationsRequest,
     StatusEvent,
     TicketEvent,
 )
@@ -56,10 +57,8 @@ from appliance.wire.control_requests import (
     VerifyRequest,
     WatchStatusRequest,
 )
-from appliance.wire.conversation.codec import ResultEvent
-from appliance.wire.conversation.server import ReadRequest, serve_conversations
-from appliance.wire.operation_requests import OperationsRequest
-from appliance.wire.unix_server import Peer
+from appliance.wire.conversation import ResultEvent
+from appliance.wire.server import Peer, ReadRequest, serve_conversations
 
 _log = logging.getLogger(__name__)
 

@@ -7,11 +7,11 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
-from appliance.model.credential_names import check_credential_name, no_such_credential
 from appliance.model.errors import BadRequestError, NotFoundError
 from appliance.model.gateway import Key
 from appliance.model.journal_events import JournalEvent, JournalField, event_fields
 from appliance.model.operations import Outcome
+from appliance.model.operators import check_credential_name, no_such_credential
 from appliance.supervisor.access_policy import Requester
 from appliance.system.key_file import StoredKey
 from appliance.wire.control_requests import (
@@ -20,7 +20,7 @@ from appliance.wire.control_requests import (
     ListKeysRequest,
     RemoveKeyRequest,
 )
-from appliance.wire.conversation.codec import ResultEvent
+from appliance.wire.conversation import ResultEvent
 from appliance.wire.json_values import Json
 
 _log = logging.getLogger(__name__)

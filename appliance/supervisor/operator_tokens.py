@@ -16,11 +16,15 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
-from appliance.model.credential_names import check_credential_name, no_such_credential
 from appliance.model.errors import BadRequestError, NotFoundError, PermissionDeniedError
 from appliance.model.names import OPERATORS_GROUP
 from appliance.model.operations import Outcome
-from appliance.model.operators import Account, OperatorToken
+from appliance.model.operators import (
+    Account,
+    OperatorToken,
+    check_credential_name,
+    no_such_credential,
+)
 from appliance.model.wording import joined, short
 from appliance.supervisor.access_policy import Requester
 from appliance.system.token_file import StoredToken
@@ -30,7 +34,7 @@ from appliance.wire.control_requests import (
     RemoveTokenRequest,
     TokenRequest,
 )
-from appliance.wire.conversation.codec import ResultEvent
+from appliance.wire.conversation import ResultEvent
 from appliance.wire.json_values import Json
 
 _log = logging.getLogger(__name__)

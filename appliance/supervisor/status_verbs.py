@@ -15,11 +15,10 @@ from appliance.supervisor.log_reader import LogReader
 from appliance.supervisor.status_feed import StatusFeed
 from appliance.supervisor.token_check import TokenCheck
 from appliance.supervisor.unit_memory import StatusReader
-from appliance.wire.control_events import OperationChange, StatusEvent
+from appliance.wire.control_events import OperationChange, OperationsRequest, StatusEvent
 from appliance.wire.control_requests import CONTROL
-from appliance.wire.conversation.codec import ResultEvent
-from appliance.wire.conversation.server import FEW, serve_conversations
-from appliance.wire.operation_requests import OperationsRequest
+from appliance.wire.conversation import ResultEvent
+from appliance.wire.server import FEW, Peer, serve_conversations
 from appliance.wire.status_socket import (
     PAGE_CHARACTERS,
     STATUS,
@@ -40,7 +39,6 @@ from appliance.wire.status_socket import (
     TokenOwnerRequest,
     WatchRequest,
 )
-from appliance.wire.unix_server import Peer
 
 Question = (
     DocumentRequest

@@ -13,12 +13,11 @@ from appliance.model.operators import TokenOperator
 from appliance.supervisor.access_policy import Requester
 from appliance.supervisor.control_verbs import ControlVerbs
 from appliance.supervisor.request_keys import RequestKeys
-from appliance.wire.acting_request import ActingRequest
 from appliance.wire.control_events import AcceptedEvent, ControlEvent
 from appliance.wire.control_requests import AttachRequest, ControlRequest
-from appliance.wire.conversation.server import FEW, ReadRequest, serve_conversations
+from appliance.wire.conversation import ActingRequest
+from appliance.wire.server import FEW, Peer, ReadRequest, serve_conversations
 from appliance.wire.token_socket import OFFERED, TOKEN
-from appliance.wire.unix_server import Peer
 
 
 class TokenVerbs:

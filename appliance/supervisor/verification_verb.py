@@ -5,7 +5,7 @@ from appliance.supervisor.ownership import Supervisor
 from appliance.switch.verification.verification_rows import differences
 from appliance.switch.verification.verification_text import failure_text
 from appliance.wire.control import Exit
-from appliance.wire.conversation.codec import ResultEvent
+from appliance.wire.conversation import ResultEvent
 
 _OUTCOME = "verified"
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Final
 
 from appliance.model.errors import ApplianceError
-from appliance.wire.audit_socket import AUDIT, Listener, ListenersRequest, decode_listeners
-from appliance.wire.conversation.async_client import details_of
+from appliance.wire.async_client import details_of
+from appliance.wire.helpers import AUDIT, Listener, ListenersRequest, decode_listeners
 
 _log = logging.getLogger(__name__)
 

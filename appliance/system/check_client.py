@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Final
 
 from appliance.model.errors import ApplianceError
-from appliance.wire.check_socket import CHECK, CheckResult, CheckUrlRequest, decode_check
-from appliance.wire.conversation.async_client import details_of
+from appliance.wire.async_client import details_of
+from appliance.wire.helpers import CHECK, CheckResult, CheckUrlRequest, decode_check
 
 _log = logging.getLogger(__name__)
 

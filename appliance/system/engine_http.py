@@ -18,9 +18,8 @@ from appliance.engines.shared.self_report import ReportPage
 from appliance.model.errors import BackendError
 from appliance.model.gateway import EngineLoad, EngineMetrics
 from appliance.model.json_reader import decode_json
-from appliance.model.profile import Applied, Endpoint, WarmUp
+from appliance.model.profile import Applied, Endpoint, WarmUp, requested_name, text_request
 from appliance.model.running_facts import SelfDescription
-from appliance.model.text_request import requested_name, text_request
 from appliance.model.wording import short
 from appliance.status.engine_load import kv_cache_page, load_in
 from appliance.switch.verification.self_description import (

@@ -12,10 +12,9 @@ from typing import Final
 from appliance.model.alerts import Message, SendOutcome, SendResult
 from appliance.model.errors import ApplianceError, UnreachableError
 from appliance.model.targets import TargetStanding
-from appliance.wire.conversation.async_client import open_conversation
-from appliance.wire.conversation.codec import ErrorEvent, RequestRefusedError, ResultEvent
-from appliance.wire.json_values import number_in, objects_in, text_in
-from appliance.wire.notify_socket import (
+from appliance.wire.async_client import open_conversation
+from appliance.wire.conversation import ErrorEvent, RequestRefusedError, ResultEvent
+from appliance.wire.helpers import (
     NOTIFY,
     CancelScheduledRequest,
     NotifyRequest,
@@ -24,6 +23,7 @@ from appliance.wire.notify_socket import (
     SendRequest,
     TargetsRequest,
 )
+from appliance.wire.json_values import number_in, objects_in, text_in
 from appliance.wire.typed_json import JsonValueError, from_json
 
 DEADLINE_S: Final = 45.0

@@ -5,8 +5,8 @@ from typing import Final
 
 from appliance.model.errors import BusyError, PermissionDeniedError, UnreachableError
 from appliance.model.operators import TokenOperator
-from appliance.wire.conversation.async_client import details_of
-from appliance.wire.conversation.codec import RequestRefusedError
+from appliance.wire.async_client import details_of
+from appliance.wire.conversation import RequestRefusedError
 from appliance.wire.status_socket import STATUS, AnyTokenRequest, TokenOwnerRequest
 from appliance.wire.typed_json import JsonValueError, from_json
 

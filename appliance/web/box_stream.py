@@ -32,11 +32,10 @@ from typing import Any, Final, TypeVar
 from appliance.model.errors import ApplianceError
 from appliance.web.box_documents import BoxSource, Document
 from appliance.wire.alert_requests import AlertEvent
-from appliance.wire.control_events import StatusEvent
-from appliance.wire.conversation.codec import ErrorEvent, RequestRefusedError
+from appliance.wire.control_events import MOST_OPERATIONS, OperationsRequest, StatusEvent
+from appliance.wire.conversation import ErrorEvent, RequestRefusedError
 from appliance.wire.health_socket import HealthEvent, MeasuredEvent, MeasurementEventsRequest
 from appliance.wire.json_values import Json, encode_json, number_in, objects_in
-from appliance.wire.operation_requests import MOST_OPERATIONS, OperationsRequest
 from appliance.wire.status_socket import FollowRequest, OperationEvent, WatchRequest
 
 _log = logging.getLogger(__name__)

@@ -21,8 +21,8 @@ from typing import Final, Generic, TypeVar
 from appliance.model.errors import ApplianceError, UnreachableError
 from appliance.web.box_documents import BoxDocuments, Document, EnginePages
 from appliance.wire.alert_requests import ActRequest
-from appliance.wire.conversation.async_client import details_of, open_conversation
-from appliance.wire.conversation.codec import ErrorEvent, RequestRefusedError, ResultEvent
+from appliance.wire.async_client import details_of, open_conversation
+from appliance.wire.conversation import ErrorEvent, RequestRefusedError, ResultEvent
 from appliance.wire.health_socket import HealthEvent, HealthRequest, SpeedsRequest
 from appliance.wire.json_values import Json, object_in, text_in
 from appliance.wire.status_socket import (

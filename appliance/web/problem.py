@@ -9,8 +9,7 @@ from typing import Final
 from starlette.responses import Response
 
 from appliance.model.errors import ApplianceError, PermissionDeniedError
-from appliance.wire.conversation.codec import RequestRefusedError
-from appliance.wire.conversation.error_kinds import ErrorKind, error_kind
+from appliance.wire.conversation import ErrorKind, RequestRefusedError, error_kind
 
 PROBLEM_TYPE: Final = "application/problem+json"
 _STATUSES: Final[Mapping[ErrorKind, int]] = {

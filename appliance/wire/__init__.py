@@ -1,1 +1,1 @@
-"""Formats of the sockets between the processes: standard library only."""
+"""Formats of the sockets and files between the processes, their servers and their clients."""

@@ -1,14 +1,16 @@
-"""Events of the control socket; those of every socket are in `appliance.wire.conversation.codec`.
+"""Events of the control socket; those of every socket are in `appliance.wire.conversation`.
 
 Their words (kinds, phases, outcomes) are text, because the other side may be of a release that knows
 more of them.
 """
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Annotated, Any, Final
+
+import msgspec
 
 from appliance.model.record import Record
-from appliance.wire.conversation.codec import CommonEvent, ErrorEvent, ResultEvent
+from appliance.wire.conversation import CommonEvent, ErrorEvent, ResultEvent
 from appliance.wire.json_values import Json
 
 _NO_PHASES: Final[Mapping[str, float]] = {}
@@ -96,3 +98,17 @@ OperationChange = AcceptedEvent | PhaseEvent | EndedEvent
 """Event of an operation, in the supervisor and on its sockets."""
 ClosingEvent = EndedEvent | ResultEvent | ErrorEvent
 ControlEvent = CommonEvent | AcceptedEvent | TicketEvent | PhaseEvent | EndedEvent | StatusEvent
+
+
+MOST_OPERATIONS: Final = 500
+"""Most operations in an answer: a line of 1 MiB holds them."""
+
+
+class OperationsRequest(Record):
+    """Request for the operation that runs, and the newest that are over.
+
+    Answer: `result` with the fields of `appliance.status.document.OperationsSection`.
+    """
+
+    most: Annotated[int, msgspec.Meta(ge=1, le=MOST_OPERATIONS)] = 50
+    """At most 500."""

@@ -16,12 +16,12 @@ from appliance.wire.control_events import (
     AcceptedEvent,
     ControlEvent,
     EndedEvent,
+    OperationsRequest,
     PhaseEvent,
     StatusEvent,
     TicketEvent,
 )
-from appliance.wire.conversation.codec import SocketTable
-from appliance.wire.operation_requests import OperationsRequest
+from appliance.wire.conversation import SocketTable
 
 _MAX_GPUS: Final = 256
 

@@ -14,7 +14,7 @@ from appliance.wire.gateway import (
     decode_command,
     encode_answer,
 )
-from appliance.wire.unix_server import Bounds, serve_unix
+from appliance.wire.server import Bounds, serve_unix
 
 _log = logging.getLogger(__name__)
 

@@ -9,7 +9,6 @@ import msgspec
 
 from appliance.model.record import Record, UnixTime, Whole
 from appliance.model.words import Series
-from appliance.wire.acting_request import ActingRequest
 from appliance.wire.alert_requests import (
     ALERT_REQUESTS,
     MOST_RECORDS,
@@ -17,7 +16,7 @@ from appliance.wire.alert_requests import (
     AlertQuestion,
     MostRecords,
 )
-from appliance.wire.conversation.codec import CommonEvent, SocketTable
+from appliance.wire.conversation import ActingRequest, CommonEvent, SocketTable
 from appliance.wire.json_values import Json
 from appliance.wire.typed_json import from_json
 

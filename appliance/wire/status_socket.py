@@ -9,10 +9,9 @@ from typing import Annotated, Final
 import msgspec
 
 from appliance.model.record import Record
-from appliance.wire.control_events import StatusEvent
-from appliance.wire.conversation.codec import CommonEvent, SocketTable
+from appliance.wire.control_events import OperationsRequest, StatusEvent
+from appliance.wire.conversation import CommonEvent, SocketTable
 from appliance.wire.json_values import Json
-from appliance.wire.operation_requests import OperationsRequest
 
 _MOST_NUMBER: Final = 1 << 53
 WATCH_EVERY_S: Final = 10.0

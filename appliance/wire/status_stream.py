@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Final, Self
 
 from appliance.model.errors import ApplianceError
+from appliance.wire.async_client import open_conversation
 from appliance.wire.control_events import StatusEvent
-from appliance.wire.conversation.async_client import open_conversation
-from appliance.wire.conversation.codec import ErrorEvent, RequestRefusedError
+from appliance.wire.conversation import ErrorEvent, RequestRefusedError
 from appliance.wire.json_values import Json
 from appliance.wire.status_socket import (
     STATUS,

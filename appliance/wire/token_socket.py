@@ -1,13 +1,12 @@
 """Table of token.sock: what appliance-web asks the supervisor for in the name of an operator.
 
 Its requests are some of those of the control socket, and mean the same. Each has the token of an operator
-(`appliance.wire.acting_request`); without one the socket offers nothing, since its client has no rights
+(`appliance.wire.conversation`); without one the socket offers nothing, since its client has no rights
 of its own.
 """
 
 from __future__ import annotations
 
-from appliance.wire.acting_request import ActingRequest
 from appliance.wire.control_requests import (
     CONTROL,
     AttachRequest,
@@ -20,7 +19,7 @@ from appliance.wire.control_requests import (
     StopRequest,
     SwitchRequest,
 )
-from appliance.wire.conversation.codec import SocketTable
+from appliance.wire.conversation import ActingRequest, SocketTable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

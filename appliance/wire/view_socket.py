@@ -3,13 +3,12 @@
 The socket is apart from the operators' health.sock, for the reason that status.sock is apart from the
 control socket (docs/decisions/030-conversations.md). Its requests are some of those of health.sock, and
 mean the same. `act` changes something, by the right of its token, which was in a message to the operator.
-The other requests that change something want the token of an operator (`appliance.wire.acting_request`).
+The other requests that change something want the token of an operator (`appliance.wire.token_socket`).
 """
 
 from typing import Final
 
 from appliance.model.record import Record
-from appliance.wire.acting_request import ActingRequest
 from appliance.wire.alert_requests import (
     AckRequest,
     ActRequest,
@@ -23,7 +22,7 @@ from appliance.wire.alert_requests import (
     UnsilenceRequest,
     WindowsRequest,
 )
-from appliance.wire.conversation.codec import SocketTable
+from appliance.wire.conversation import ActingRequest, SocketTable
 from appliance.wire.health_socket import (
     HEALTH,
     BaselineRequest,

@@ -20,7 +20,7 @@ from appliance.alerts.watchdog_rules.snapshot import (
 from appliance.model.alerts import BOX, AlertRule, Subject, SubjectKind
 from appliance.model.names import unit_of
 from appliance.model.observed import ActiveState
-from appliance.wire.audit_socket import Listener
+from appliance.wire.helpers import Listener
 from tests.bench.life_world import (
     CARDS,
     HOUR_S,

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from appliance.engines import ENGINES
 from appliance.engines.shared.engine import Engine, InvocationContext
 from appliance.engines.shared.refused_arguments import ArgumentRules
-from appliance.model.engine_build import EngineBuild
+from appliance.model.engine_build import EngineBuild, lacks
 from appliance.model.spec import Profile
-from appliance.model.spelling import lacks
 from appliance.model.wording import closest
 from tests.engine_options.recording import RecordedRelease
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from appliance.wire.conversation.codec import ResultEvent
+from appliance.wire.conversation import ResultEvent
 
 Row = Mapping[str, object]
 

@@ -11,7 +11,7 @@ from appliance.model.measurements import ProbeOutcome
 from appliance.model.record import Record
 from appliance.model.words import Series
 from appliance.speed.speeds import SeriesSpeed, SpeedReport
-from appliance.wire.conversation.codec import ResultEvent
+from appliance.wire.conversation import ResultEvent
 from appliance.wire.health_socket import HEALTH
 from tests.fakes.control_server import FakeSupervisor, Hang, HangUp, Step, Story, WaitFor
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from appliance.alerts.book.alert_report import DeliveryReport
 from appliance.gateway.meter import Meter
-from appliance.model.gpu_health import GpuHealth
+from appliance.model.gpus import GpuHealth
 from appliance.model.json_reader import decode_json
 from appliance.model.measurements import BoxGpus, GpuEvidence, GpuSample
 from appliance.model.memory import GpuState

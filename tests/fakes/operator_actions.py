@@ -7,9 +7,8 @@ from appliance.model.errors import ApplianceError, PermissionDeniedError
 from appliance.model.operators import TokenOperator
 from appliance.model.record import Record
 from appliance.web.acting.box_actions import Begun
-from appliance.wire.acting_request import ActingRequest
 from appliance.wire.control_events import AcceptedEvent
-from appliance.wire.conversation.codec import ResultEvent
+from appliance.wire.conversation import ActingRequest, ResultEvent
 
 TOKEN: Final = "apt_00000001_anas"  # noqa: S105 - of no box
 

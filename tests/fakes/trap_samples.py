@@ -5,10 +5,9 @@ from pathlib import Path
 
 from appliance.engines.shared.engine import InvocationContext
 from appliance.model.engine_build import EngineBuild
-from appliance.model.gpu_hardware import GpuHardware
+from appliance.model.gpus import GpuHardware
 from appliance.model.memory import DeviceMemory, Holder
-from appliance.model.model_headers import LookAtModel
-from appliance.model.model_traits import ModelTraits
+from appliance.model.model_headers import LookAtModel, ModelTraits
 from appliance.model.spec import Profile
 from appliance.profiles.compilation import ProfileSource, spec_of, unseen
 from appliance.profiles.linting.lint import Lint, lint, profile_traps

@@ -50,7 +50,7 @@ from appliance.wire.control_requests import (
     AddKeyRequest,
     RemoveKeyRequest,
 )
-from appliance.wire.conversation.codec import parse_request
+from appliance.wire.conversation import parse_request
 from appliance.wire.gateway import decode_answer, decode_command
 from appliance.wire.health_socket import HEALTH
 from appliance.wire.lane import decode_lane_command, decode_lane_event

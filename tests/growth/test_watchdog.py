@@ -9,7 +9,7 @@ from appliance.alerts.watchdog_rules.watchdog import findings
 from appliance.alerts.watchdog_rules.watchdog_memory import WatchdogMemory
 from appliance.model.names import unit_of
 from appliance.model.observed import ActiveState
-from appliance.wire.audit_socket import Listener
+from appliance.wire.helpers import Listener
 from tests.fakes.looks import NOW, box_look, gpu_look, later, profile_look, unit_look
 from tests.growth.cost import Call, excess_steps
 

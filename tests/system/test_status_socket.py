@@ -29,7 +29,7 @@ asyncio.run(follow())
 """Prints the names that serve at each document, null when the connection is lost."""
 GPUS: Final = """
 import json
-from appliance.wire.conversation.client import ask
+from appliance.wire.client import ask
 from appliance.wire.status_socket import STATUS, GpuEvidenceRequest
 
 print(json.dumps(ask(STATUS, "/run/appliance/status.sock", GpuEvidenceRequest()).details))

@@ -25,7 +25,7 @@ from appliance.status.document import (
 from appliance.wire.control import Exit
 from appliance.wire.control_events import AcceptedEvent, EndedEvent, PhaseEvent
 from appliance.wire.control_requests import CONTROL
-from appliance.wire.conversation.error_kinds import EXIT_STATUSES
+from appliance.wire.conversation import EXIT_STATUSES
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"

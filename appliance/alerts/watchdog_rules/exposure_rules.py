@@ -21,7 +21,7 @@ from appliance.model.alerts import BOX, AlertRule, Finding
 from appliance.model.names import profile_of
 from appliance.model.wording import joined
 from appliance.model.words import Mark
-from appliance.wire.audit_socket import Listener
+from appliance.wire.helpers import Listener
 
 _MOST_TOLD: Final = 3
 _BOX_OWN: Final = ""

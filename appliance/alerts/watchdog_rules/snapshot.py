@@ -12,7 +12,7 @@ from appliance.model.alerts import Subject, SubjectKind
 from appliance.model.observed import ActiveState
 from appliance.model.words import Mark
 from appliance.speed.speeds import SpeedReport
-from appliance.wire.audit_socket import Listener
+from appliance.wire.helpers import Listener
 
 
 class ReadingKind(StrEnum):

@@ -26,9 +26,9 @@ from appliance.model.profile import Applied
 from appliance.speed.bench_plan import Stage, Workload, stages
 from appliance.speed.bench_report import BenchOutcome, Block
 from appliance.system.front_client import FrontClient
+from appliance.wire.client import Conversation
 from appliance.wire.control import Exit
 from appliance.wire.control_requests import CONTROL, SwitchRequest
-from appliance.wire.conversation.client import Conversation
 
 _TICK_S: Final = 1.0
 _NO_LEASE: Final = "nothing keeps probes away, and real requests go unnoticed"

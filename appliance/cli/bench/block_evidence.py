@@ -10,8 +10,8 @@ from typing import Final
 from appliance.model.errors import ApplianceError
 from appliance.model.measurements import BoxGpus
 from appliance.model.profile import Applied
-from appliance.wire.conversation.async_client import open_conversation
-from appliance.wire.conversation.codec import ResultEvent
+from appliance.wire.async_client import open_conversation
+from appliance.wire.conversation import ResultEvent
 from appliance.wire.status_socket import STATUS, GpuEvidenceRequest
 from appliance.wire.typed_json import from_json
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Final
 
 from appliance.model.errors import UnreachableError
-from appliance.wire.conversation.async_client import open_conversation
-from appliance.wire.conversation.codec import ErrorEvent, RequestRefusedError
+from appliance.wire.async_client import open_conversation
+from appliance.wire.conversation import ErrorEvent, RequestRefusedError
 from appliance.wire.health_socket import (
     HEALTH,
     HealthEvent,

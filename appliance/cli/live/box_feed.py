@@ -31,6 +31,7 @@ from appliance.presentation.health_sections import (
     without_speeds,
 )
 from appliance.wire.alert_requests import AlertEvent
+from appliance.wire.client import Conversation
 from appliance.wire.control_events import AcceptedEvent, EndedEvent, PhaseEvent, StatusEvent
 from appliance.wire.control_requests import (
     CONTROL,
@@ -40,8 +41,7 @@ from appliance.wire.control_requests import (
     SwitchRequest,
     WatchStatusRequest,
 )
-from appliance.wire.conversation.client import Conversation
-from appliance.wire.conversation.codec import ErrorEvent, HelloEvent, ResultEvent
+from appliance.wire.conversation import ErrorEvent, HelloEvent, ResultEvent
 from appliance.wire.health_socket import (
     HEALTH,
     MeasuredEvent,

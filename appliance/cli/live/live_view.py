@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from appliance.status.document import StatusDocument
     from appliance.wire.alert_requests import AlertEvent
     from appliance.wire.control_events import AcceptedEvent, PhaseEvent
-    from appliance.wire.conversation.codec import ResultEvent
+    from appliance.wire.conversation import ResultEvent
     from appliance.wire.health_socket import MeasuredEvent
     from appliance.wire.json_values import Json
 

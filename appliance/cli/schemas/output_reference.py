@@ -23,7 +23,7 @@ from appliance.speed.speeds import BaselineReport
 from appliance.status.document import OperationsSection, ProfileRow, StatusDocument
 from appliance.wire.alert_requests import AlertEvent
 from appliance.wire.control_events import AcceptedEvent, EndedEvent, PhaseEvent, TicketEvent
-from appliance.wire.conversation.codec import ResultEvent
+from appliance.wire.conversation import ResultEvent
 from appliance.wire.health_socket import MeasuredEvent, ProbedEvent, ProbeProgressEvent
 from appliance.wire.json_schemas import DEFINITIONS, REFERENCE, Schema, SchemaDeriver
 

@@ -33,7 +33,7 @@ from appliance.wire.alert_requests import (
     UnsilenceRequest,
 )
 from appliance.wire.control import Exit
-from appliance.wire.conversation.codec import ResultEvent
+from appliance.wire.conversation import ResultEvent
 from appliance.wire.health_socket import HEALTH
 from appliance.wire.json_values import (
     Json,

@@ -21,16 +21,15 @@ from appliance.cli.progress_lines import progress_for
 from appliance.cli.terminal import Streams, Terminal
 from appliance.model.errors import ApplianceError, BackendError
 from appliance.model.gateway import is_loopback
-from appliance.model.profile import Applied
-from appliance.model.text_request import text_request
+from appliance.model.profile import Applied, text_request
 from appliance.model.wording import joined
 from appliance.speed.bench_comparison import turns
 from appliance.speed.bench_plan import Workload, swarm_levels
 from appliance.speed.bench_report import BenchOutcome, Document, bench_document, bench_summary
 from appliance.system.applied.gateway_file import recover_configuration
 from appliance.system.front_client import FrontClient
+from appliance.wire.client import ask
 from appliance.wire.control import Exit
-from appliance.wire.conversation.client import ask
 from appliance.wire.health_socket import HEALTH, AcceptBaselineRequest, StoreBenchRequest
 
 KEY_VARIABLE: Final = "APPLIANCE_KEY"

@@ -11,7 +11,7 @@ from appliance.cli.terminal import Streams
 from appliance.model.errors import UnreachableError
 from appliance.wire.alert_requests import MOST_RECORDS, AlertEvent
 from appliance.wire.control import Exit
-from appliance.wire.conversation.codec import ErrorEvent, RequestRefusedError
+from appliance.wire.conversation import ErrorEvent, RequestRefusedError
 from appliance.wire.health_socket import MeasuredEvent, MeasurementEventsRequest
 
 _LAST: Final = 20

@@ -8,6 +8,7 @@ from appliance.cli.paths import Places, watch_names
 from appliance.cli.terminal import Streams
 from appliance.model.errors import StoreError, UnreachableError
 from appliance.model.names import HOLD_UNIT, unit_of
+from appliance.wire.client import Conversation
 from appliance.wire.control import Exit
 from appliance.wire.control_requests import (
     CONTROL,
@@ -21,7 +22,6 @@ from appliance.wire.control_requests import (
     SwitchRequest,
     UncommitRequest,
 )
-from appliance.wire.conversation.client import Conversation
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -11,9 +11,10 @@ from appliance.model.amounts import duration
 from appliance.model.wording import requester_name
 from appliance.presentation.box_texts import PHASE_LABELS, operation_text
 from appliance.presentation.clock_times import local_minute
+from appliance.wire.client import ask
 from appliance.wire.control import Exit
+from appliance.wire.control_events import MOST_OPERATIONS, OperationsRequest
 from appliance.wire.control_requests import CONTROL
-from appliance.wire.conversation.client import ask
 from appliance.wire.json_values import (
     Json,
     number_in,
@@ -23,7 +24,6 @@ from appliance.wire.json_values import (
     text_in,
     texts_in,
 )
-from appliance.wire.operation_requests import MOST_OPERATIONS, OperationsRequest
 
 _LAST: Final = 20
 _ROLL_BACK: Final = "roll-back "

@@ -7,7 +7,7 @@ from appliance.cli.health_questions import talk
 from appliance.cli.probe_lines import ProbeLines, outcome_line
 from appliance.cli.terminal import Streams
 from appliance.wire.control import Exit
-from appliance.wire.conversation.codec import ErrorEvent, RequestRefusedError
+from appliance.wire.conversation import ErrorEvent, RequestRefusedError
 from appliance.wire.health_socket import ProbedEvent, ProbeNowRequest, ProbeProgressEvent
 
 _VALID = "valid"

@@ -6,8 +6,7 @@ from dataclasses import replace
 from appliance.cli.arguments import Arguments
 from appliance.cli.checked_profiles import Checked, ProfileCheck, check_profiles
 from appliance.cli.terminal import Streams
-from appliance.install.profile_linting import trap_warnings, unasked_options
-from appliance.install.start_warnings import start_warnings
+from appliance.install.profile_linting import start_warnings, trap_warnings, unasked_options
 from appliance.model.names import unit_of
 from appliance.switch.units.backend_unit import render
 from appliance.wire.control import Exit

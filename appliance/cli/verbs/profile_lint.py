@@ -6,7 +6,7 @@ from appliance.cli.arguments import Arguments
 from appliance.cli.checked_profiles import Checked, check_profiles
 from appliance.cli.terminal import Streams, Style, Terminal
 from appliance.install.profile_linting import LintReport, lint_profiles
-from appliance.model.gpu_hardware import GpuHardware
+from appliance.model.gpus import GpuHardware
 from appliance.model.wording import joined
 from appliance.profiles.linting.lint import (
     Lint,

@@ -14,10 +14,10 @@ from appliance.cli.progress_lines import FRAME_S, progress_for
 from appliance.cli.run_caller import SOCKET, HungUp, Launched, check_program, passing_on
 from appliance.cli.terminal import Streams, Terminal
 from appliance.model.errors import UnreachableError
+from appliance.wire.client import Conversation
 from appliance.wire.control import Exit
 from appliance.wire.control_events import PhaseEvent
 from appliance.wire.control_requests import CONTROL, CancelRequest, RunRequest
-from appliance.wire.conversation.client import Conversation
 from appliance.wire.json_values import number_in, text_in
 
 _KNOCK_S: Final = 0.02

@@ -7,10 +7,10 @@ from appliance.cli.box import places_of
 from appliance.cli.terminal import Streams
 from appliance.model.errors import ApplianceError
 from appliance.model.paths import build_of
+from appliance.wire.client import ask
 from appliance.wire.control import Exit
 from appliance.wire.control_requests import CONTROL, StatusRequest
-from appliance.wire.conversation.client import ask
-from appliance.wire.conversation.codec import PROTOCOL_MAX, PROTOCOL_MIN
+from appliance.wire.conversation import PROTOCOL_MAX, PROTOCOL_MIN
 from appliance.wire.json_values import object_in, text_in
 
 

@@ -18,9 +18,9 @@ from appliance.model.amounts import duration
 from appliance.model.errors import PermissionDeniedError, UnreachableError
 from appliance.model.wording import joined
 from appliance.status.document import ProfileRow, StatusDocument
+from appliance.wire.client import Conversation
 from appliance.wire.control import Exit
 from appliance.wire.control_requests import CONTROL, AttachRequest
-from appliance.wire.conversation.client import Conversation
 
 _LOOK_S: Final = 0.25
 Answer = Literal["yes", "not yet", "never"]

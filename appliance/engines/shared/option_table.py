@@ -22,10 +22,10 @@ from enum import StrEnum
 from types import NoneType, UnionType
 from typing import Annotated, Final, Union, get_args, get_origin, get_type_hints
 
+from appliance.model.engine_build import either
 from appliance.model.json_reader import decode_json
 from appliance.model.quantities import size_text
 from appliance.model.spec import EngineOptions, Profile
-from appliance.model.spelling import either
 from appliance.model.value_types import Doc, ValueParser
 
 

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from appliance.model.engine_build import MARKERS
 from appliance.model.spec import Problem, Profile
-from appliance.model.spelling import MARKERS
 
 HOST: Final = "the address is always the appliance's: a backend listens on loopback only"
 PORT: Final = "set port or socket at the top of the profile"

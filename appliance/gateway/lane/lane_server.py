@@ -26,7 +26,7 @@ from appliance.wire.lane import (
     decode_lane_command,
     encode_lane_event,
 )
-from appliance.wire.unix_server import Bounds, serve_unix, until_left
+from appliance.wire.server import Bounds, serve_unix, until_left
 
 _log = logging.getLogger(__name__)
 

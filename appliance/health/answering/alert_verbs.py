@@ -45,7 +45,7 @@ from appliance.wire.alert_requests import (
     UnsilenceRequest,
     WindowsRequest,
 )
-from appliance.wire.conversation.codec import ResultEvent
+from appliance.wire.conversation import ResultEvent
 
 _MOST_ROWS: Final = 1000
 """Newest transitions and rows that are looked through for those of one alert."""

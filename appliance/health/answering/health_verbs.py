@@ -30,10 +30,8 @@ from appliance.speed.speeds import SpeedReport
 from appliance.system.kernel.processes import group_name, user_name
 from appliance.system.sqlite.measurement_store import MeasurementStore
 from appliance.system.sqlite.state_store import StateStore
-from appliance.wire.acting_request import ActingRequest, acting_request
 from appliance.wire.alert_requests import AlertEvent
-from appliance.wire.conversation.codec import ResultEvent, SocketTable
-from appliance.wire.conversation.server import CROWD, serve_conversations
+from appliance.wire.conversation import ActingRequest, ResultEvent, SocketTable, acting_request
 from appliance.wire.health_socket import (
     HEALTH,
     MOST_ROWS,
@@ -59,7 +57,7 @@ from appliance.wire.health_socket import (
     StoredProbeEvent,
 )
 from appliance.wire.json_values import Json
-from appliance.wire.unix_server import Bounds, Peer
+from appliance.wire.server import CROWD, Bounds, Peer, serve_conversations
 from appliance.wire.view_socket import BY_TOKEN
 
 _log = logging.getLogger(__name__)

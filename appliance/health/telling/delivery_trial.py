@@ -25,7 +25,7 @@ from appliance.model.errors import NotFoundError, PreconditionError
 from appliance.model.wording import short
 from appliance.system.sqlite.alert_store import AlertStore
 from appliance.wire.control import Exit
-from appliance.wire.conversation.codec import ResultEvent
+from appliance.wire.conversation import ResultEvent
 
 _WITHIN_S: Final = 30.0
 _LOOK_EVERY_S: Final = 0.25

@@ -38,7 +38,7 @@ from appliance.model.observed import ActiveState
 from appliance.model.profile import Catalogue
 from appliance.speed.speeds import SpeedReport
 from appliance.system.systemd.unit_reader import UnitReading
-from appliance.wire.audit_socket import Listener
+from appliance.wire.helpers import Listener
 
 _log = logging.getLogger(__name__)
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from appliance.alerts.watchdog_rules.snapshot import GpuError, GpuHolder, GpuLook
-from appliance.model.gpu_health import GpuHealth
+from appliance.model.gpus import GpuHealth
 from appliance.model.measurements import BoxGpus, GpuEvidence, GpuSample
 from appliance.model.memory import GpuState
 from appliance.model.profile import Applied

@@ -3,9 +3,15 @@
 from collections.abc import Mapping
 from typing import Final
 
-from appliance.model.model_headers import Gguf, LookAtModel, Model, ModelReference, Unread
+from appliance.model.model_headers import (
+    Gguf,
+    LookAtModel,
+    Model,
+    ModelReference,
+    ModelTraits,
+    Unread,
+)
 from appliance.model.model_headers import Safetensors as Weights
-from appliance.model.model_traits import ModelTraits
 from appliance.profiles.estimates.config_facts import ConfigFacts, Keeps
 from appliance.profiles.estimates.facts import GgufFacts, UnknownError
 from appliance.profiles.estimates.transformers import cache_of_checkpoint

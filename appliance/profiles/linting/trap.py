@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from appliance.model.engine_build import EngineBuild
-from appliance.model.gpu_hardware import GpuHardware
+from appliance.model.gpus import GpuHardware
 from appliance.model.memory import DeviceMemory
-from appliance.model.model_traits import ModelTraits
+from appliance.model.model_headers import ModelTraits
 from appliance.model.profile import Applied
 from appliance.model.spec import EngineOptions, Profile
 from appliance.model.trap_names import TrapName

@@ -9,9 +9,8 @@ from typing import Final
 
 from appliance.engines import ENGINES
 from appliance.engines.shared.engine import Engine
-from appliance.model.engine_build import EngineBuild
+from appliance.model.engine_build import EngineBuild, Lack, lacks
 from appliance.model.profile import Applied
-from appliance.model.spelling import Lack, lacks
 from appliance.model.wording import closest, printable
 from appliance.switch.admission.findings import PreflightFinding, fine, refuse, warn
 

@@ -8,10 +8,10 @@ from appliance.engines import ENGINES
 from appliance.engines.shared.engine import Invocation
 from appliance.model import paths
 from appliance.model.claims import Lease
-from appliance.model.model_traits import ModelTraits
+from appliance.model.engine_build import EITHER
+from appliance.model.model_headers import ModelTraits
 from appliance.model.profile import Applied
 from appliance.model.spec import Profile
-from appliance.model.spelling import EITHER
 from appliance.switch.memory.gate_arguments import arguments_of
 from appliance.switch.need import requirement_of
 

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Any, Final
 
-from appliance.model.gpu_health import ForeignProcess, GpuHealth, XidEvent
+from appliance.model.gpus import ForeignProcess, GpuHealth, XidEvent
 from appliance.model.memory import DeviceMemory, GpuMemory, GpuState, Quality
 from appliance.model.names import RUN_UNIT, profile_of
 from appliance.system.gpus import sampler_client

@@ -19,8 +19,7 @@ import time
 from dataclasses import dataclass
 from typing import Any, Final
 
-from appliance.model.gpu_hardware import GpuHardware
-from appliance.model.gpu_health import GpuHealth
+from appliance.model.gpus import GpuHardware, GpuHealth
 from appliance.model.measurements import GpuEvidence
 from appliance.model.memory import DeviceMemory, GpuMemory, GpuState, Holder, Quality
 from appliance.system.gpus import sampler_client

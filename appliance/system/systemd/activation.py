@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Final
 from appliance.model.service_lines import leaving_line
 from appliance.system.systemd.daemon import Readiness, log_to_journal, named_sockets
 from appliance.wire.control import Exit
-from appliance.wire.conversation.server import FEW, Answer, serve_conversations
+from appliance.wire.server import FEW, Answer, serve_conversations
 
 if TYPE_CHECKING:
-    from appliance.wire.conversation.codec import EventT, RequestT, SocketTable
+    from appliance.wire.conversation import EventT, RequestT, SocketTable
 
 _log = logging.getLogger(__name__)
 

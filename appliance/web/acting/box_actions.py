@@ -13,10 +13,9 @@ from typing import Final, Protocol
 from appliance.model.errors import ApplianceError, BusyError, UnreachableError
 from appliance.model.operators import TokenOperator
 from appliance.system.token_client import TokenOwners
-from appliance.wire.acting_request import ActingRequest
+from appliance.wire.async_client import open_conversation
 from appliance.wire.control_events import AcceptedEvent, EndedEvent
-from appliance.wire.conversation.async_client import open_conversation
-from appliance.wire.conversation.codec import ErrorEvent, RequestRefusedError, ResultEvent
+from appliance.wire.conversation import ActingRequest, ErrorEvent, RequestRefusedError, ResultEvent
 from appliance.wire.health_socket import HealthEvent, ProbeNowRequest
 from appliance.wire.token_socket import TOKEN
 from appliance.wire.view_socket import VIEW

@@ -20,7 +20,7 @@ from appliance.wire.alert_requests import (
     AlertsRequest,
     OutboxRequest,
 )
-from appliance.wire.conversation.codec import RequestRefusedError
+from appliance.wire.conversation import RequestRefusedError
 
 AlertId = Annotated[
     str, Path(description="Short id of an alert.", examples=["A17"], pattern=r"^A[0-9]{1,9}$")

@@ -16,7 +16,7 @@ from appliance.web.api.answers import ActionDocument, AnswerExample, problems, r
 from appliance.web.box_documents import BoxSource
 from appliance.web.problem import ProblemError
 from appliance.wire.alert_requests import ActRequest
-from appliance.wire.conversation.codec import RequestRefusedError
+from appliance.wire.conversation import RequestRefusedError
 
 BUTTONS: Final = "/api/v1/act"
 _QUESTIONS: Final = {

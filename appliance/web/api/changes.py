@@ -19,7 +19,6 @@ from appliance.web.acting.request_operator import RequestOperator, operator_of_r
 from appliance.web.api import answer_examples
 from appliance.web.api.answers import problems
 from appliance.web.problem import ProblemError
-from appliance.wire.acting_request import MOST_KEY_CHARACTERS, ActingRequest
 from appliance.wire.alert_requests import (
     SILENCE_S,
     AckRequest,
@@ -35,7 +34,7 @@ from appliance.wire.control_requests import (
     StopRequest,
     SwitchRequest,
 )
-from appliance.wire.conversation.codec import ResultEvent
+from appliance.wire.conversation import MOST_KEY_CHARACTERS, ActingRequest, ResultEvent
 
 _MOST_NAME: Final = 64
 _MOST_PROFILES: Final = 64

@@ -19,6 +19,7 @@ from appliance.web.api.resources import MOST_NAME
 from appliance.web.box_documents import BoxSource
 from appliance.web.problem import ProblemError
 from appliance.wire.alert_requests import MOST_RECORDS, AlertEvent
+from appliance.wire.control_events import MOST_OPERATIONS, OperationsRequest
 from appliance.wire.health_socket import (
     HistoryRequest,
     MeasuredEvent,
@@ -26,7 +27,6 @@ from appliance.wire.health_socket import (
     StateRecordRequest,
 )
 from appliance.wire.json_values import object_in
-from appliance.wire.operation_requests import MOST_OPERATIONS, OperationsRequest
 from appliance.wire.status_socket import RecordedOperationRequest
 
 _DAY_S: Final = 86_400.0

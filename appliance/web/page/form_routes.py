@@ -34,7 +34,6 @@ from appliance.model.words import Mark
 from appliance.web.acting.box_actions import BoxActions
 from appliance.web.page.page_renderer import OperatorView, PageRenderer
 from appliance.web.page.page_sessions import LASTS_S, Session, Sessions
-from appliance.wire.acting_request import ActingRequest
 from appliance.wire.alert_requests import AckRequest, SilenceRequest
 from appliance.wire.control_requests import (
     CancelRequest,
@@ -44,7 +43,7 @@ from appliance.wire.control_requests import (
     StopRequest,
     SwitchRequest,
 )
-from appliance.wire.conversation.codec import ResultEvent
+from appliance.wire.conversation import ActingRequest, ResultEvent
 
 COOKIE: Final = "appliance-session"
 PAGE: Final = "/"

@@ -14,8 +14,9 @@ from appliance.model.errors import UnreachableError
 from appliance.model.measurements import Probe
 from appliance.web.live_box import FRESH_S, WITHIN_S, LastAnswer
 from appliance.web.page.page_documents import FocusDocuments
-from appliance.wire.conversation.async_client import details_of, open_conversation
-from appliance.wire.conversation.codec import ErrorEvent, RequestRefusedError
+from appliance.wire.async_client import details_of, open_conversation
+from appliance.wire.control_events import OperationsRequest
+from appliance.wire.conversation import ErrorEvent, RequestRefusedError
 from appliance.wire.health_socket import (
     HistoryRequest,
     MeasurementsRequest,
@@ -23,7 +24,6 @@ from appliance.wire.health_socket import (
     StoredProbeEvent,
 )
 from appliance.wire.json_values import Json, objects_in, texts_in
-from appliance.wire.operation_requests import OperationsRequest
 from appliance.wire.status_socket import STATUS, ClientRequestsRequest, LogTailRequest
 from appliance.wire.view_socket import VIEW
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from appliance.model.spelling import MARKERS
+from appliance.model.engine_build import MARKERS
 from tests.engine_options.recording import recorded
 from tests.system.chat import ask, ask_streaming, pieces
 from tests.system.engines.conftest import HERE

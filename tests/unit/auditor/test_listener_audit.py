@@ -16,7 +16,7 @@ import pytest
 from appliance.auditor.listener_audit import audit_listeners
 from appliance.model.errors import ApplianceError
 from appliance.system.kernel.processes import backend_unit
-from appliance.wire.audit_socket import Listener
+from appliance.wire.helpers import Listener
 
 ME = os.getpid()
 GONE = 4_000_000

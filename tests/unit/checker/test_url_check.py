@@ -13,7 +13,7 @@ import pytest
 from appliance.checker.name_lookup import NameLookup, NameLookupError
 from appliance.checker.url_check import UrlChecker
 from appliance.model.errors import BadRequestError
-from appliance.wire.check_socket import CheckResult, decode_check
+from appliance.wire.helpers import CheckResult, decode_check
 from tests.fakes.certificates import self_signed
 from tests.waiting import settle, until
 

@@ -20,7 +20,7 @@ from appliance.presentation.health_sections import alert_section
 from appliance.presentation.status_markdown import markdown_lines
 from appliance.status.document import StatusDocument
 from appliance.web.page.alert_cards import alerts_view
-from appliance.wire.conversation.codec import ResultEvent
+from appliance.wire.conversation import ResultEvent
 from tests.fakes.alert_answers import alerts_answer
 from tests.fakes.alert_rounds import AlertRounds, bad, good
 from tests.fakes.cli_box import CliBox

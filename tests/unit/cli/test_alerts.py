@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from appliance.wire.conversation.codec import ErrorEvent, ResultEvent
+from appliance.wire.conversation import ErrorEvent, ResultEvent
 from tests.fakes.alert_answers import alert_answer, alerts_answer, delivery_answer
 from tests.fakes.cli_box import CliBox
 from tests.fakes.cli_call import call

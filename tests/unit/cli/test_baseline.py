@@ -9,7 +9,7 @@ import pytest
 
 from appliance.model.words import Series
 from appliance.speed.speeds import BaselineReport, PromptBaseline, SeriesBaseline
-from appliance.wire.conversation.codec import ErrorEvent, ResultEvent
+from appliance.wire.conversation import ErrorEvent, ResultEvent
 from tests.fakes.cli_box import CliBox
 from tests.fakes.cli_call import Keyboard, call
 from tests.fakes.health_server import FakeHealthAgent, report, speeds

@@ -6,7 +6,7 @@ import subprocess
 import pytest
 
 from appliance.wire.alert_requests import AlertEvent
-from appliance.wire.conversation.codec import ErrorEvent, ResultEvent
+from appliance.wire.conversation import ErrorEvent, ResultEvent
 from appliance.wire.health_socket import MeasuredEvent
 from tests.fakes.cli_box import CliBox
 from tests.fakes.cli_call import call

@@ -197,7 +197,7 @@ def test_a_request_needs_nothing_that_shows_its_answer() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     loaded = set(done.stdout.split())
-    assert "appliance.wire.conversation.client" in loaded
+    assert "appliance.wire.client" in loaded
     assert not {"appliance.cli.operation_screen", "appliance.cli.progress_lines"} & loaded
 
 

@@ -14,7 +14,7 @@ from appliance.model.words import Series
 from appliance.speed.speeds import BaselineReport, SeriesBaseline
 from appliance.status.history import RateSummary, summarise
 from appliance.wire.alert_requests import MOST_RECORDS
-from appliance.wire.conversation.codec import ErrorEvent, ResultEvent
+from appliance.wire.conversation import ErrorEvent, ResultEvent
 from appliance.wire.health_socket import StoredProbeEvent
 from tests.fakes.cli_box import CliBox
 from tests.fakes.cli_call import call

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from appliance.model.errors import UnreachableError
+from appliance.wire.client import Conversation, ask
 from appliance.wire.control_requests import CONTROL, CancelRequest
-from appliance.wire.conversation.client import Conversation, ask
 from tests.fakes.cli_box import CliBox
 from tests.fakes.command_lines import REQUESTS
 from tests.fakes.control_server import FakeSupervisor, Hang, HangUp, Story

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from appliance.speed.probe_sizes import ProbeStep
-from appliance.wire.conversation.codec import ErrorEvent, ResultEvent
+from appliance.wire.conversation import ErrorEvent, ResultEvent
 from appliance.wire.health_socket import ProbedEvent, ProbeProgressEvent
 from tests.fakes.cli_box import CliBox
 from tests.fakes.cli_call import call

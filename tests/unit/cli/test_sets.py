@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from appliance.wire.conversation.codec import ResultEvent
+from appliance.wire.conversation import ResultEvent
 from appliance.wire.health_socket import ProbedEvent
 from tests.fakes.cli_box import CliBox
 from tests.fakes.control_server import FakeSupervisor, Story

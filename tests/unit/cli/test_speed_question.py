@@ -6,7 +6,7 @@ import pytest
 
 from appliance.cli.speed_question import SpeedQuestion
 from appliance.model.record import Record
-from appliance.wire.conversation.codec import ErrorEvent, ResultEvent
+from appliance.wire.conversation import ErrorEvent, ResultEvent
 from tests.fakes.control_server import FakeSupervisor, Hang, HangUp
 from tests.fakes.health_server import FakeHealthAgent, report, speeds
 

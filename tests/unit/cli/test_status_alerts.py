@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from appliance.speed.speeds import SpeedReport
-from appliance.wire.conversation.codec import ResultEvent
+from appliance.wire.conversation import ResultEvent
 from tests.fakes.alert_answers import alert_answer, alerts_answer, speeds_with_alerts
 from tests.fakes.cli_box import CliBox
 from tests.fakes.control_server import FakeSupervisor, Story

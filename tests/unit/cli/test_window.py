@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import pytest
 
 from appliance.cli.argument_parser import build_parser
-from appliance.wire.conversation.codec import ErrorEvent, ResultEvent
+from appliance.wire.conversation import ErrorEvent, ResultEvent
 from tests.fakes.cli_box import CliBox
 from tests.fakes.cli_call import call
 from tests.fakes.health_server import FakeHealthAgent

@@ -5,9 +5,8 @@ import pytest
 from appliance.engines import ENGINES
 from appliance.engines.sglang import SglangOptions
 from appliance.engines.shared.engine import InvocationContext, options_of
-from appliance.model.engine_build import EngineBuild
+from appliance.model.engine_build import EngineBuild, spelled
 from appliance.model.spec import Profile
-from appliance.model.spelling import spelled
 from appliance.system.profile_files.loading import parse_profile
 from tests.fakes.profile_texts import MINIMAL
 

@@ -13,7 +13,7 @@ import pytest
 
 from appliance.launch.ask_build import ask
 from appliance.launch.leases import LeaseLock
-from appliance.model.spelling import either
+from appliance.model.engine_build import either
 from appliance.wire.build_record import encoded
 from tests.fakes import scripted_llama_server as scripted
 from tests.fakes.notify_socket import NotifySocket

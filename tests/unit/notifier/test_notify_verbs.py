@@ -14,9 +14,9 @@ from appliance.model.alerts import Message, SendOutcome, SendResult, Severity
 from appliance.model.targets import Target, Targets
 from appliance.notifier.notify_verbs import NotifyVerbs
 from appliance.system.notify_client import NotifyClient
-from appliance.wire.conversation.async_client import open_conversation
-from appliance.wire.conversation.codec import ErrorEvent
-from appliance.wire.notify_socket import NOTIFY, SendRequest
+from appliance.wire.async_client import open_conversation
+from appliance.wire.conversation import ErrorEvent
+from appliance.wire.helpers import NOTIFY, SendRequest
 from tests.fakes.ntfy_server import NtfyServer
 
 MESSAGE = Message(title="t", body="b", severity=Severity.WARNING, sequence_id="A1")

@@ -156,7 +156,7 @@ def test_every_setting_is_described() -> None:
 @pytest.mark.parametrize(
     "modules",
     [
-        "appliance.model.spec, appliance.model.profile, appliance.model.quantities",
+        "appliance.model.spec, appliance.model.profile, appliance.model.amounts",
         "appliance.engines, appliance.profiles.compilation, appliance.profiles.rules",
         "appliance.system.applied.manifest",
         "appliance.supervisor.process",

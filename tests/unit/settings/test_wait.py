@@ -13,9 +13,9 @@ import pytest
 from appliance.settings.snapshot import settings_sources
 from appliance.settings.wait import SettingsWait
 from appliance.system.systemd.daemon import Readiness
+from appliance.wire.client import ask
 from appliance.wire.control_requests import CONTROL, StatusRequest
-from appliance.wire.conversation.client import ask
-from appliance.wire.conversation.codec import RequestRefusedError
+from appliance.wire.conversation import RequestRefusedError
 
 PROBLEM = "a.toml:3: unknown key\na.toml:4: another"
 

@@ -5,7 +5,7 @@ import json
 import threading
 from dataclasses import replace
 
-from appliance.model.gpu_health import ForeignProcess, GpuHealth, XidEvent
+from appliance.model.gpus import ForeignProcess, GpuHealth, XidEvent
 from appliance.model.measurements import BoxGpus, GpuEvidence, GpuSample, GpuTenant
 from appliance.model.memory import GpuMemory, GpuState, Holder
 from appliance.supervisor.gpu_evidence import GpuEvidenceSource

@@ -14,7 +14,7 @@ from appliance.supervisor.inference_keys import KeyDesk, NoSuchKeyError
 from appliance.system.key_file import FileKeys
 from appliance.wire.control import Exit
 from appliance.wire.control_requests import CONTROL, KeyRequest
-from appliance.wire.conversation.codec import ResultEvent
+from appliance.wire.conversation import ResultEvent
 from appliance.wire.json_values import Json, text_in
 
 ANA = Requester(uid=1000, pid=7, user="ana")

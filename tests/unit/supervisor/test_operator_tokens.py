@@ -11,7 +11,7 @@ from appliance.supervisor.access_policy import Requester
 from appliance.supervisor.operator_tokens import MOST_TOKENS, NoSuchTokenError, TokenDesk
 from appliance.system.token_file import TOKEN_FILE
 from appliance.wire.control_requests import CONTROL, TokenRequest
-from appliance.wire.conversation.codec import ResultEvent
+from appliance.wire.conversation import ResultEvent
 from appliance.wire.json_values import Json, text_in
 from tests.fakes.operator_accounts import NOW_UNIX_S, token_desk
 

@@ -25,7 +25,7 @@ from appliance.system.key_file import FileKeys
 from appliance.wire.control import Exit
 from appliance.wire.control_events import EndedEvent
 from appliance.wire.control_requests import CONTROL
-from appliance.wire.conversation.codec import PROTOCOL_MAX, PROTOCOL_MIN
+from appliance.wire.conversation import PROTOCOL_MAX, PROTOCOL_MIN
 from tests.fakes.operator_accounts import token_desk
 from tests.fakes.profiles import FakeProfiles, applied, catalogue
 from tests.fakes.supervisor_ports import FakePorts

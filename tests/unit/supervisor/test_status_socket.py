@@ -33,12 +33,12 @@ from appliance.supervisor.unit_memory import StatusReader
 from appliance.system.key_file import FileKeys
 from appliance.system.token_client import TokenOwners
 from appliance.system.token_file import FileTokens
-from appliance.wire.control_events import StatusEvent
+from appliance.wire.async_client import open_conversation
+from appliance.wire.control_events import OperationsRequest, StatusEvent
 from appliance.wire.control_requests import CONTROL, GpuStateRequest, WatchStatusRequest
-from appliance.wire.conversation.async_client import open_conversation
-from appliance.wire.conversation.codec import ErrorEvent, ResultEvent
+from appliance.wire.conversation import ErrorEvent, ResultEvent
 from appliance.wire.json_values import object_in, objects_in
-from appliance.wire.operation_requests import OperationsRequest
+from appliance.wire.server import Peer
 from appliance.wire.status_socket import (
     STATUS,
     ClientRequestsRequest,
@@ -55,7 +55,6 @@ from appliance.wire.status_socket import (
     StatusSocketRequest,
     WatchRequest,
 )
-from appliance.wire.unix_server import Peer
 from tests.fakes.operator_accounts import BO, FakeAccounts, token_desk
 from tests.fakes.profiles import FakeProfiles, applied, catalogue
 from tests.fakes.supervisor_ports import FakePorts

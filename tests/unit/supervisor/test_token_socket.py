@@ -27,11 +27,10 @@ from appliance.supervisor.token_check import TokenCheck
 from appliance.supervisor.token_verbs import TokenVerbs
 from appliance.system.key_file import FileKeys
 from appliance.system.token_file import FileTokens
-from appliance.wire.acting_request import ActingRequest
+from appliance.wire.async_client import open_conversation
 from appliance.wire.control_events import AcceptedEvent, EndedEvent
 from appliance.wire.control_requests import CONTROL, StopRequest, SwitchRequest
-from appliance.wire.conversation.async_client import open_conversation
-from appliance.wire.conversation.codec import ErrorEvent
+from appliance.wire.conversation import ActingRequest, ErrorEvent
 from appliance.wire.token_socket import OFFERED, TOKEN
 from tests.fakes.operator_accounts import ANA, BO, FakeAccounts, token_desk
 from tests.fakes.profiles import FakeProfiles, applied, catalogue

@@ -12,16 +12,15 @@ import pytest
 from appliance.auditor.listener_audit import audit_listeners
 from appliance.model.errors import ApplianceError
 from appliance.system.audit_client import AuditClient
-from appliance.wire.audit_socket import (
+from appliance.wire.conversation import ResultEvent, UnknownEvent
+from appliance.wire.helpers import (
     AUDIT,
     AuditEvent,
     AuditRequest,
     Listener,
     encode_listeners,
 )
-from appliance.wire.conversation.codec import ResultEvent, UnknownEvent
-from appliance.wire.conversation.server import FEW, serve_conversations
-from appliance.wire.unix_server import Peer
+from appliance.wire.server import FEW, Peer, serve_conversations
 from tests.waiting import settle
 
 FOUND = Listener("0.0.0.0", 8000, 7, "python3", "miner.service", is_reachable=True)  # noqa: S104

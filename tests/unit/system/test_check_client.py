@@ -10,10 +10,9 @@ import pytest
 
 from appliance.checker.process import answer
 from appliance.system.check_client import CheckClient
-from appliance.wire.check_socket import CHECK, CheckEvent, CheckRequest, CheckResult
-from appliance.wire.conversation.codec import ResultEvent
-from appliance.wire.conversation.server import FEW, Answer, serve_conversations
-from appliance.wire.unix_server import Peer
+from appliance.wire.conversation import ResultEvent
+from appliance.wire.helpers import CHECK, CheckEvent, CheckRequest, CheckResult
+from appliance.wire.server import FEW, Answer, Peer, serve_conversations
 
 
 @asynccontextmanager

@@ -14,9 +14,8 @@ from appliance.model.alerts import Message, MessageAction, SendOutcome, SendResu
 from appliance.model.errors import BusyError, UnreachableError
 from appliance.model.targets import TargetStanding
 from appliance.system.notify_client import NotifyClient
-from appliance.wire.conversation.codec import ResultEvent
-from appliance.wire.conversation.server import FEW, serve_conversations
-from appliance.wire.notify_socket import (
+from appliance.wire.conversation import ResultEvent
+from appliance.wire.helpers import (
     NOTIFY,
     CancelScheduledRequest,
     NotifyEvent,
@@ -26,8 +25,8 @@ from appliance.wire.notify_socket import (
     SendRequest,
     TargetsRequest,
 )
+from appliance.wire.server import FEW, Peer, serve_conversations
 from appliance.wire.typed_json import from_json
-from appliance.wire.unix_server import Peer
 
 MESSAGE = Message(
     title="genesis slow",

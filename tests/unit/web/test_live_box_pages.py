@@ -9,8 +9,8 @@ from pathlib import Path
 from appliance.supervisor.access_policy import read_from_watcher
 from appliance.web.box_documents import EnginePages
 from appliance.web.live_box import MOST_PAGES_CHARACTERS, LiveBox
-from appliance.wire.conversation.codec import ResultEvent
-from appliance.wire.conversation.server import FEW, serve_conversations
+from appliance.wire.conversation import ResultEvent
+from appliance.wire.server import FEW, Peer, serve_conversations
 from appliance.wire.status_socket import (
     PAGE_CHARACTERS,
     STATUS,
@@ -19,7 +19,6 @@ from appliance.wire.status_socket import (
     StatusSocketEvent,
     StatusSocketRequest,
 )
-from appliance.wire.unix_server import Peer
 
 
 @asynccontextmanager

@@ -15,8 +15,8 @@ from appliance.web.page.form_routes import COOKIE
 from appliance.web.page.page_renderer import STATIC_TYPES
 from appliance.web.reader_guard import CHECK_EVERY_S
 from appliance.wire.alert_requests import ActRequest
+from appliance.wire.control_events import OperationsRequest
 from appliance.wire.health_socket import MeasurementEventsRequest
-from appliance.wire.operation_requests import OperationsRequest
 from appliance.wire.status_socket import FollowRequest, WatchRequest
 from tests.fakes.fixed_box import FixedBox, FixedFocus
 from tests.fakes.operator_actions import TOKEN, FakeBoxActions

@@ -20,14 +20,14 @@ from appliance.wire.alert_requests import (
     AlertsRequest,
     OutboxRequest,
 )
-from appliance.wire.conversation.codec import ErrorEvent, RequestRefusedError
+from appliance.wire.control_events import OperationsRequest
+from appliance.wire.conversation import ErrorEvent, RequestRefusedError
 from appliance.wire.health_socket import (
     HistoryRequest,
     MeasuredEvent,
     MeasurementEventsRequest,
     StateRecordRequest,
 )
-from appliance.wire.operation_requests import OperationsRequest
 from appliance.wire.status_socket import ClientRequestsRequest, RecordedOperationRequest
 from tests.fakes.fixed_box import FixedBox, FixedFocus, browse
 from tests.fakes.operator_actions import FakeBoxActions

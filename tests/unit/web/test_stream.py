@@ -19,9 +19,8 @@ from appliance.web.box_stream import (
     StreamPosition,
 )
 from appliance.wire.alert_requests import AlertEvent
-from appliance.wire.control_events import StatusEvent
+from appliance.wire.control_events import OperationsRequest, StatusEvent
 from appliance.wire.health_socket import MeasuredEvent, MeasurementEventsRequest
-from appliance.wire.operation_requests import OperationsRequest
 from appliance.wire.status_socket import (
     FollowRequest,
     OperationEvent,

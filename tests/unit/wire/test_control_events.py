@@ -28,8 +28,15 @@ from appliance.wire.control_events import (
     TicketEvent,
 )
 from appliance.wire.control_requests import CONTROL
-from appliance.wire.conversation.codec import ErrorEvent, HelloEvent, ResultEvent, UnknownEvent
-from appliance.wire.conversation.error_kinds import EXIT_STATUSES, ErrorKind, error_kind
+from appliance.wire.conversation import (
+    EXIT_STATUSES,
+    ErrorEvent,
+    ErrorKind,
+    HelloEvent,
+    ResultEvent,
+    UnknownEvent,
+    error_kind,
+)
 
 ENDED = EndedEvent(
     operation=12,

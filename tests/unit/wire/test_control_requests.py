@@ -31,7 +31,7 @@ from appliance.wire.control_requests import (
     SwitchRequest,
     WatchStatusRequest,
 )
-from appliance.wire.conversation.codec import PROTOCOL_MAX, parse_request
+from appliance.wire.conversation import PROTOCOL_MAX, parse_request
 
 NAMES = st.text(min_size=1)
 LISTS = st.lists(NAMES, unique=True).map(tuple)

@@ -13,7 +13,7 @@ from appliance.model.measurements import (
     ProbeOutcome,
 )
 from appliance.model.words import Series
-from appliance.wire.conversation.codec import MAX_LINE_BYTES, ResultEvent
+from appliance.wire.conversation import MAX_LINE_BYTES, ResultEvent
 from appliance.wire.health_socket import (
     HEALTH,
     MOST_ROWS,

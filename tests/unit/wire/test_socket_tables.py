@@ -13,10 +13,8 @@ from appliance.model.errors import BadRequestError
 from appliance.model.measurements import EventKind
 from appliance.model.record import Record
 from appliance.model.words import Series
-from appliance.wire.audit_socket import AUDIT
-from appliance.wire.check_socket import CHECK
 from appliance.wire.control_requests import CONTROL
-from appliance.wire.conversation.codec import (
+from appliance.wire.conversation import (
     ErrorEvent,
     HelloEvent,
     ResultEvent,
@@ -25,8 +23,8 @@ from appliance.wire.conversation.codec import (
     parse_request,
 )
 from appliance.wire.health_socket import HEALTH
+from appliance.wire.helpers import AUDIT, CHECK, NOTIFY
 from appliance.wire.json_values import Json
-from appliance.wire.notify_socket import NOTIFY
 from appliance.wire.status_socket import STATUS
 from appliance.wire.token_socket import TOKEN
 from appliance.wire.view_socket import VIEW

@@ -10,9 +10,9 @@ import pytest
 
 from appliance.model.errors import UnreachableError
 from appliance.wire.control_events import StatusEvent
-from appliance.wire.conversation.codec import ErrorEvent, ResultEvent
-from appliance.wire.conversation.server import serve_conversations
+from appliance.wire.conversation import ErrorEvent, ResultEvent
 from appliance.wire.json_values import Json
+from appliance.wire.server import Peer, serve_conversations
 from appliance.wire.status_socket import (
     STATUS,
     StatusSocketEvent,
@@ -20,7 +20,6 @@ from appliance.wire.status_socket import (
     WatchRequest,
 )
 from appliance.wire.status_stream import SILENT_S, OpenWatch, StatusFollower
-from appliance.wire.unix_server import Peer
 from tests.fakes.virtual_time import advance
 
 ONE, TWO = {"host": "one"}, {"host": "two"}

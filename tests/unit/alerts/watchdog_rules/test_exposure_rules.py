@@ -6,7 +6,7 @@ import pytest
 
 from appliance.model.alerts import AlertRule, Sign
 from appliance.model.words import Mark
-from appliance.wire.audit_socket import Listener
+from appliance.wire.helpers import Listener
 from tests.fakes.looks import box_look, looked, of_rule, profile_look, signs_of, unit_look
 
 UNIT = "appliance-backend-genesis.service"

@@ -28,7 +28,7 @@ from appliance.model.alerts import AlertRule, Sign, Subject, SubjectKind
 from appliance.model.observed import ActiveState
 from appliance.model.words import Mark, Series
 from appliance.speed.speeds import SeriesSpeed
-from appliance.wire.audit_socket import Listener
+from appliance.wire.helpers import Listener
 from appliance.wire.typed_json import from_json
 from tests.fakes.looks import (
     NOW,

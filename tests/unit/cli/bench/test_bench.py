@@ -28,7 +28,7 @@ from appliance.model.profile import WarmUp
 from appliance.speed.bench_plan import Workload, stages
 from appliance.system.applied.gateway_file import GATEWAY_FILE, encode
 from appliance.wire.control import Exit
-from appliance.wire.conversation.codec import RequestRefusedError
+from appliance.wire.conversation import RequestRefusedError
 from tests.fakes.bench_engine import BenchEngine
 from tests.fakes.cli_box import CliBox
 from tests.fakes.control_server import FakeSupervisor, Hang, Story, WaitFor

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from appliance.wire.conversation.codec import HelloEvent
+from appliance.wire.conversation import HelloEvent
 from appliance.wire.json_values import object_in
 from tests.fakes.cli_box import CliBox
 from tests.fakes.command_terminal import OnTerminal, on_terminal

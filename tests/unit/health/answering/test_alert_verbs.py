@@ -39,7 +39,7 @@ from appliance.wire.alert_requests import (
     UnsilenceRequest,
     WindowsRequest,
 )
-from appliance.wire.conversation.codec import MAX_LINE_BYTES, ResultEvent
+from appliance.wire.conversation import MAX_LINE_BYTES, ResultEvent
 from appliance.wire.health_socket import HEALTH
 from tests.fakes.alert_samples import AEON, GENESIS, transition
 from tests.fakes.watched_alerts import LeapingClock, WatchedAlerts, watched_alerts

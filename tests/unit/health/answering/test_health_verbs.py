@@ -27,10 +27,9 @@ from appliance.model.words import Series
 from appliance.speed.speeds import BaselineReport, SpeedReport
 from appliance.system.sqlite.measurement_store import MeasurementStore
 from appliance.system.sqlite.state_store import StateStore
-from appliance.wire.acting_request import ActingRequest
 from appliance.wire.alert_requests import AckRequest, AlertEvent, AlertsRequest
-from appliance.wire.conversation.async_client import open_conversation
-from appliance.wire.conversation.codec import ErrorEvent, ResultEvent, SocketTable
+from appliance.wire.async_client import open_conversation
+from appliance.wire.conversation import ActingRequest, ErrorEvent, ResultEvent, SocketTable
 from appliance.wire.health_socket import (
     HEALTH,
     AcceptBaselineRequest,
@@ -55,8 +54,8 @@ from appliance.wire.health_socket import (
     StoreBenchRequest,
     StoredProbeEvent,
 )
+from appliance.wire.server import Peer
 from appliance.wire.typed_json import from_json
-from appliance.wire.unix_server import Peer
 from appliance.wire.view_socket import BY_TOKEN, VIEW
 from tests.fakes.alert_samples import transition
 from tests.fakes.health_monitors import RATE, FakeQualityWatch, FakeSpeedWatch

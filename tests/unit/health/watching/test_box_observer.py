@@ -18,7 +18,7 @@ from appliance.health.watching.box_observer import BoxObserver, disk_looks
 from appliance.health.watching.engine_checks import EngineChecks
 from appliance.health.watching.watch_checks import WatchChecks, ask_no_url
 from appliance.model.errors import LaneBusyError, StoreError, UnitError
-from appliance.model.gpu_health import ForeignProcess, GpuHealth
+from appliance.model.gpus import ForeignProcess, GpuHealth
 from appliance.model.measurements import BoxGpus
 from appliance.model.memory import GpuState
 from appliance.model.names import GATEWAY_UNIT, SUPERVISOR_UNIT, unit_of
@@ -27,7 +27,7 @@ from appliance.model.profile import Catalogue
 from appliance.model.words import Mark
 from appliance.settings.snapshot import WatchSnapshot
 from appliance.system.systemd.unit_reader import UnitReading
-from appliance.wire.audit_socket import Listener
+from appliance.wire.helpers import Listener
 from tests.fakes.health_clock import VirtualHealthClock
 from tests.fakes.probe_lane import FakeProbeLane, LaneAnswer, LaneRequest
 from tests.fakes.profiles import applied, catalogue

@@ -6,7 +6,7 @@ import pytest
 
 from appliance.alerts.watchdog_rules.snapshot import GpuError, GpuHolder, GpuLook
 from appliance.health.watching.gpu_looks import foreign_pids, gpu_looks, held_bytes, is_on_its_gpus
-from appliance.model.gpu_health import ForeignProcess, GpuHealth, XidEvent
+from appliance.model.gpus import ForeignProcess, GpuHealth, XidEvent
 from appliance.model.measurements import BoxGpus, GpuEvidence, GpuSample, GpuTenant
 from appliance.model.memory import GpuState
 from tests.fakes.profiles import applied

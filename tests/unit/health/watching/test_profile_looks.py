@@ -9,7 +9,7 @@ from appliance.alerts.watchdog_rules.snapshot import ProfileLook, ReadingKind, U
 from appliance.health.box_view import BoxView, ProfileView
 from appliance.health.watching.engine_checks import EngineAnswers
 from appliance.health.watching.profile_looks import Observations, ProfileLooks
-from appliance.model.gpu_health import GpuHealth
+from appliance.model.gpus import GpuHealth
 from appliance.model.measurements import BoxGpus, GpuEvidence, GpuSample, GpuTenant
 from appliance.model.memory import GpuState
 from appliance.model.observed import ActiveState

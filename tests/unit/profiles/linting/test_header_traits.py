@@ -10,10 +10,10 @@ from appliance.model.model_headers import (
     Model,
     ModelFileFault,
     ModelReference,
+    ModelTraits,
     Safetensors,
     Unread,
 )
-from appliance.model.model_traits import ModelTraits
 from appliance.profiles.linting.header_traits import TraitsReader, traits_of
 from tests.fakes.trap_samples import facts
 

@@ -3,7 +3,7 @@
 import pytest
 
 from appliance.model.engine_build import EngineBuild
-from appliance.model.model_traits import ModelTraits
+from appliance.model.model_headers import ModelTraits
 from appliance.model.trap_names import TrapName
 from appliance.profiles.linting.lint import (
     known_version,

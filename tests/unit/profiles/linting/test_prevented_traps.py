@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from appliance.model.spelling import spelled
+from appliance.model.engine_build import spelled
 from appliance.profiles.linting.prevented_traps import PREVENTED, PreventedTrap
 from appliance.switch.units.backend_unit import render
 from appliance.system.profile_files.loading import profile_faults

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from appliance.model.model_traits import ModelTraits
+from appliance.model.model_headers import ModelTraits
 from appliance.profiles.linting.trap import GpuFacts
 from appliance.system.profile_files.loading import parse_profile
 from tests.fakes.trap_samples import (

@@ -8,8 +8,7 @@ import pytest
 
 from appliance.engines import ENGINES
 from appliance.model.memory import GpuState
-from appliance.model.model_headers import Gguf, Model, ModelReference, Tensor
-from appliance.model.model_traits import ModelTraits
+from appliance.model.model_headers import Gguf, Model, ModelReference, ModelTraits, Tensor
 from appliance.model.trap_names import TrapName
 from appliance.profiles.linting.lint import profile_traps, warning_of
 from appliance.profiles.linting.trap import GpuFacts

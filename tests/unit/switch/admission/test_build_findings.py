@@ -5,8 +5,7 @@ from dataclasses import replace
 import pytest
 
 from appliance.engines import ENGINES
-from appliance.model.engine_build import EngineBuild
-from appliance.model.spelling import either
+from appliance.model.engine_build import EngineBuild, either
 from appliance.switch.admission.build_findings import (
     build_findings,
     is_asked,

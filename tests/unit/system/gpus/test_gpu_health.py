@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from appliance.model.gpu_health import GpuHealth
+from appliance.model.gpus import GpuHealth
 from appliance.model.memory import DeviceMemory, GpuMemory, GpuState
 from appliance.system.gpus.health_record import HealthRecord
 from appliance.system.gpus.reader import GpuEvidenceReading, GpuReader

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from appliance.model.gpu_hardware import GpuHardware
+from appliance.model.gpus import GpuHardware
 from appliance.model.measurements import GpuEvidence
 from appliance.model.memory import GpuMemory, GpuState, Quality
 from appliance.system.gpus.reader import GpuReader

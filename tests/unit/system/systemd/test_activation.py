@@ -21,7 +21,7 @@ import sys
 sys.path.insert(0, {root!r})
 from appliance.system.systemd.activation import serve_activated
 from appliance.checker.process import answer
-from appliance.wire.check_socket import CHECK
+from appliance.wire.helpers import CHECK
 sys.exit(serve_activated({unit!r}, CHECK, answer, idle_s=0.3))
 """
 SHELL = 'export LISTEN_PID=$$ LISTEN_FDS=1 LISTEN_FDNAMES="$1"; shift; exec "$@" 3<&0 0</dev/null'

@@ -28,7 +28,7 @@ from appliance.wire.control_requests import (
     StopRequest,
     SwitchRequest,
 )
-from appliance.wire.conversation.codec import ErrorEvent, RequestRefusedError, ResultEvent
+from appliance.wire.conversation import ErrorEvent, RequestRefusedError, ResultEvent
 from tests.fakes.fixed_box import FixedBox, FixedFocus, browse
 from tests.fakes.operator_actions import TOKEN, FakeBoxActions, ProbeBegun
 

@@ -23,7 +23,7 @@ from appliance.wire.control_requests import (
     StopRequest,
     SwitchRequest,
 )
-from appliance.wire.conversation.codec import ResultEvent
+from appliance.wire.conversation import ResultEvent
 from tests.fakes.fixed_box import FixedBox, FixedFocus, browse
 from tests.fakes.operator_actions import TOKEN, FakeBoxActions
 from tests.pins import status_documents

@@ -1,6 +1,6 @@
 """Client for the command line: one connection, one request, its events.
 
-The client for processes with an event loop is `appliance.wire.conversation.async_client`.
+The client for processes with an event loop is `appliance.wire.async_client`.
 """
 
 import time
@@ -13,7 +13,7 @@ from typing import Any, Final, Generic, Self
 
 from appliance.model.errors import PermissionDeniedError, UnreachableError
 from appliance.model.record import Record
-from appliance.wire.conversation.codec import (
+from appliance.wire.conversation import (
     GREETING_S,
     MAX_LINE_BYTES,
     ErrorEvent,

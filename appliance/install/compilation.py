@@ -1,22 +1,25 @@
-"""Compilation of the gateway's settings for `appliance apply`, with the reasons for refusals.
+"""Compilation of the settings of gateway and status API for `appliance apply`, with the reasons for refusals.
 
 Files with secrets are checked: modes of key files, and pairs of certificate and key.
 """
 
 import ssl
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from stat import S_IROTH, S_ISREG
 
 from appliance.model.errors import StoreError
 from appliance.model.names import GATEWAY_UNIT
+from appliance.model.operators import Account, lapse_of
 from appliance.model.paths import SETTINGS_FILE
 from appliance.model.profile import Catalogue
+from appliance.model.web_addresses import WebAddresses
 from appliance.settings.schema import Settings
 from appliance.switch.units.daemon_drop_ins import ENGINE_KEY, DaemonSpec
 from appliance.system.files.regular import read_small_file
 from appliance.system.key_file import KEY_FILE, read_keys
+from appliance.system.token_file import FileTokens
 
 _GATEWAY_CREDENTIALS = Path("/run/credentials") / GATEWAY_UNIT
 _MOST_CREDENTIAL_BYTES = 1 << 20
@@ -148,3 +151,43 @@ def certificate_problem(certificate: Path, key: Path) -> str | None:
     except OSError as error:
         return f"{certificate} and {key} cannot be read: {error.strerror}"
     return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompiledWeb:
+    """Addresses of the status API as they may be installed."""
+
+    addresses: WebAddresses
+    errors: tuple[str, ...] = ()
+    """Reasons why other machines do not reach it although the settings say so."""
+
+
+def compile_web(
+    settings: Settings, *, account_of_uid: Callable[[int], Account | None], now_unix_s: float
+) -> CompiledWeb:
+    """Compile the addresses for this box as it is now: beyond loopback only where a token would be accepted.
+
+    Args:
+        settings: Of this box.
+        account_of_uid: Returns a user of this machine by number; None: there is none.
+        now_unix_s: The wall clock.
+    """
+    wanted = WebAddresses(port=settings.status_port, addresses=tuple(settings.web.listen))
+    beyond = wanted.beyond_loopback()
+    if not beyond or _is_any_usable(settings, account_of_uid, now_unix_s):
+        return CompiledWeb(addresses=wanted)
+    error = (
+        f'the status API stays on this machine: "{beyond[0]}" in web.listen is beyond it, and no operator'
+        " has a token: appliance token add NAME, then sudo appliance apply"
+    )
+    return CompiledWeb(addresses=wanted.on_loopback(), errors=(error,))
+
+
+def _is_any_usable(
+    settings: Settings, account_of_uid: Callable[[int], Account | None], now_unix_s: float
+) -> bool:
+    try:
+        tokens = FileTokens(settings.state_dir).all()
+    except StoreError:
+        return False
+    return any(lapse_of(one.token, account_of_uid, now_unix_s) is None for one in tokens)

@@ -4,14 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from appliance.install.gateway_compilation import (
+from appliance.install.compilation import (
     certificate_problem,
     engine_key_warnings,
     secret_problem,
 )
 from appliance.model.gateway import Key
+from appliance.model.operators import OperatorToken
 from appliance.model.profile import Handling
-from appliance.switch.units.daemon_drop_ins import SERVICE_DROP_IN, SOCKET_DROP_IN
+from appliance.switch.units.daemon_drop_ins import SERVICE_DROP_IN, SOCKET_DROP_IN, WEB_DROP_IN
 from appliance.wire.control import Exit
 from tests.fakes.apply_box import ApplyBox
 from tests.fakes.certificates import self_signed
@@ -198,3 +199,99 @@ def test_apply_tells_a_key_of_an_engine_that_waits_for_a_restart(tmp_path: Path)
     assert list(engine_key_warnings(catalogue, credentials)) == []
     key.write_text("new")
     assert list(engine_key_warnings(catalogue, credentials)) == [warning]
+
+
+WEB_WIDE = 'listen = ["127.0.0.1", "::1", "10.10.10.1"]\n'
+REOPENED = "reopen appliance-web.socket, appliance-web.service"
+OF_ROOT = OperatorToken(name="phone", uid=0, user="root")
+
+
+@pytest.fixture
+def web_box(tmp_path: Path) -> ApplyBox:
+    return ApplyBox(tmp_path)
+
+
+def drop_in(web_box: ApplyBox) -> str:
+    """The drop-in of the socket; empty: there is none."""
+    path = web_box.drop_in(WEB_DROP_IN)
+    return path.read_text() if path.exists() else ""
+
+
+def test_without_a_token_the_page_stays_on_this_machine(web_box: ApplyBox) -> None:
+    """One sentence says why and what to do; nothing is written, and nothing opened."""
+    assert web_box.apply("", web=WEB_WIDE) == Exit.CONFIG
+    assert 'stays on this machine: "10.10.10.1" in web.listen is beyond it' in web_box.err
+    assert "appliance token add NAME, then sudo appliance apply" in web_box.err
+    assert drop_in(web_box) == ""
+    assert REOPENED not in web_box.manager.calls
+
+
+def test_with_a_token_it_listens_where_it_is_told_to(web_box: ApplyBox) -> None:
+    """Systemd reads the drop-in before the socket is opened anew; a second apply does nothing."""
+    web_box.tokens.add(OF_ROOT, "root", 1.0)
+    web_box.apply("")
+    assert web_box.apply("", web=WEB_WIDE) == Exit.OK
+    assert "ListenStream=10.10.10.1:8011\nListenNetlink=inet-diag\nIPAddressAllow=any\n" in drop_in(
+        web_box
+    )
+    assert web_box.manager.calls == ["daemon-reload", "reload supervisor", REOPENED]
+    assert "signs in again" in web_box.out
+    assert web_box.apply("", web=WEB_WIDE) == Exit.OK
+    assert web_box.manager.calls == []
+    assert "nothing to change" in web_box.out
+
+
+@pytest.mark.parametrize(
+    "token",
+    [
+        OperatorToken(name="phone", uid=0, user="root", expires_unix_s=1.0),
+        OperatorToken(name="phone", uid=0, user="somebody-before"),
+        None,
+    ],
+    ids=["expired", "its user is gone", "removed"],
+)
+def test_when_the_last_token_is_gone_it_is_closed(
+    web_box: ApplyBox, token: OperatorToken | None
+) -> None:
+    """By the next apply, whether the token was removed or is of no use any more."""
+    _, made = web_box.tokens.add(OF_ROOT, "root", 1.0)
+    web_box.apply("", web=WEB_WIDE)
+    web_box.tokens.remove(frozenset({made.id}))
+    if token is not None:
+        web_box.tokens.add(token, "root", 1.0)
+    assert web_box.apply("", web=WEB_WIDE) == Exit.CONFIG
+    assert drop_in(web_box) == ""
+    assert web_box.manager.calls[-1] == REOPENED
+
+
+def test_without_the_setting_it_is_closed(web_box: ApplyBox) -> None:
+    """The drop-in goes with the setting, and its directory too."""
+    web_box.tokens.add(OF_ROOT, "root", 1.0)
+    web_box.apply("", web=WEB_WIDE)
+    assert web_box.apply("") == Exit.OK
+    assert not web_box.drop_in(WEB_DROP_IN).parent.exists()
+    assert web_box.manager.calls[-1] == REOPENED
+
+
+def test_damaged_tokens_are_none(web_box: ApplyBox) -> None:
+    """Without a file that can be read no operator acts by one."""
+    web_box.tokens.add(OF_ROOT, "root", 1.0)
+    (web_box.root / "state/tokens.json").write_text("{")
+    assert web_box.apply("", web=WEB_WIDE) == Exit.CONFIG
+    assert drop_in(web_box) == ""
+
+
+def test_a_socket_that_does_not_open_is_told(web_box: ApplyBox) -> None:
+    """As when another program has the port."""
+    web_box.tokens.add(OF_ROOT, "root", 1.0)
+    web_box.manager.opens = False
+    assert web_box.apply("", web=WEB_WIDE) == Exit.CONFIG
+    assert "the page does not listen: systemctl status appliance-web.socket" in web_box.err
+
+
+def test_a_dry_run_opens_nothing(web_box: ApplyBox) -> None:
+    """A dry run tells what it would write."""
+    web_box.tokens.add(OF_ROOT, "root", 1.0)
+    assert web_box.apply("", web=WEB_WIDE, dry_run=True) == Exit.OK
+    assert f"would create {WEB_DROP_IN}" in web_box.out
+    assert web_box.manager.calls == []

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from appliance.model.errors import ApplianceError, PermissionDeniedError, UnreachableError
+from appliance.wire.async_client import open_conversation
+from appliance.wire.client import Conversation
 from appliance.wire.control_events import AcceptedEvent, ControlEvent, EndedEvent, PhaseEvent
 from appliance.wire.control_requests import CONTROL, StatusRequest
-from appliance.wire.conversation.async_client import open_conversation
-from appliance.wire.conversation.client import Conversation
-from appliance.wire.conversation.codec import (
+from appliance.wire.conversation import (
     ErrorEvent,
     RequestRefusedError,
     ResultEvent,

@@ -1,6 +1,6 @@
 """Client for processes with an event loop: one connection, one request, its events.
 
-The synchronous client for the command line is `appliance.wire.conversation.client`.
+The synchronous client for the command line is `appliance.wire.client`.
 """
 
 import asyncio
@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from appliance.model.errors import PermissionDeniedError, UnreachableError
-from appliance.wire.conversation.client import check_greeting
-from appliance.wire.conversation.codec import (
+from appliance.wire.client import check_greeting
+from appliance.wire.conversation import (
     GREETING_S,
     MAX_LINE_BYTES,
     ErrorEvent,

@@ -1,27 +1,151 @@
-"""Codec of conversations: table of a socket, requests, and the events that every socket has.
+"""Conversations over the unix sockets of our processes: requests, events, and the table of a socket.
 
-A request is one line of JSON of at most `MAX_REQUEST_BYTES`. Every field is checked on the way in:
-whatever a client sends, the result is a request of the table or `BadRequestError`. A field that is
-null or left out has its default.
+NDJSON, one request a connection. The client speaks first, one line of at most `MAX_REQUEST_BYTES`::
 
-An event is one line of JSON of at most `MAX_LINE_BYTES`. Its words are text here, because the other
-side may be of a release that knows more of them; for the same reason a field that is missing has
-its default, and one that is not known is ignored.
+    {"protocol": {"min": 1, "max": 1}, "version": "0.1.0", "verb": "switch", "args": {…}}
+
+The server answers one greeting, then events until a closing one, each a line of at most `MAX_LINE_BYTES`::
+
+    {"event": "hello", "protocol": 1, "version": "0.1.0"}
+    {"event": "phase", "phase": "drain", "state": "started", "text": "…", "ms": 0, "rolling_back": false}
+    {"event": "result", "exit": 0, "outcome": "done", "message": "…", …}
+
+`result` and `error` close every conversation. When the two sides share no protocol version the server
+answers one `error` whose message names both versions and what to restart.
+
+A new socket is a `SocketTable` in a module of `appliance.wire`: records of its requests by verb, records of
+its events by name, and the words for its server. A record is a frozen Struct of msgspec
+(`appliance.model.record`), and the annotations of its fields, with their bounds, are what is checked on the way
+in: whatever a client sends, the result is a request of the table or `BadRequestError`. A field that is null or
+left out has its default, and one that is not known is ignored. The words of events are text, because
+the other side may be of a release that knows more of them.
+
+The server is `appliance.wire.server.serve_conversations` with a function that yields the events of each request;
+clients are `appliance.wire.client` for the command line and `appliance.wire.async_client` for processes.
+tests/unit/wire/test_socket_tables.py checks each table. A request for an operator, over a socket of a process that
+has no such right itself, has the operator's token: `ActingRequest`.
 """
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, Literal, TypeVar
 
 from appliance import __version__
-from appliance.model.errors import ApplianceError, BadRequestError
+from appliance.model.errors import (
+    ApplianceError,
+    BadRequestError,
+    BusyError,
+    NotFoundError,
+    PermissionDeniedError,
+    PreconditionError,
+    UnknownProfileError,
+    UnreachableError,
+)
 from appliance.model.json_reader import parse_object
 from appliance.model.record import Record
-from appliance.wire.acting_request import ActingRequest
 from appliance.wire.control import Exit
-from appliance.wire.conversation.error_kinds import EXIT_STATUSES, ErrorKind, kind_of_answer
 from appliance.wire.json_values import Json, encode_json, text_in, whole_in
 from appliance.wire.typed_json import JsonValueError, from_strict_json
+
+ErrorKind = Literal[
+    "failed",
+    "bad-request",
+    "unknown-profile",
+    "not-found",
+    "busy",
+    "denied",
+    "precondition",
+    "unreachable",
+    "settings",
+]
+
+EXIT_STATUSES: Final[Mapping[ErrorKind, int]] = {
+    "failed": Exit.FAILED,
+    "bad-request": Exit.USAGE,
+    "unknown-profile": Exit.NO_SUCH_PROFILE,
+    "not-found": Exit.NO_SUCH_PROFILE,
+    "busy": Exit.BUSY,
+    "denied": Exit.PERMISSION,
+    "precondition": Exit.FAILED,
+    "unreachable": Exit.UNREACHABLE,
+    "settings": Exit.CONFIG,
+}
+"""Exit status of the command after each kind of error. Commands of the first release know only the
+status, servers of the first release send only the status."""
+_KINDS: Final[Mapping[int, ErrorKind]] = {
+    # The first kind of a status is the one that the first release had.
+    status: kind
+    for kind, status in reversed(list(EXIT_STATUSES.items()))
+}
+
+
+def error_kind(error: ApplianceError) -> ErrorKind:  # noqa: PLR0911 - one a kind
+    """Return the kind of an error."""
+    match error:
+        case UnknownProfileError():
+            return "unknown-profile"
+        case NotFoundError():
+            return "not-found"
+        case BusyError():
+            return "busy"
+        case PermissionDeniedError():
+            return "denied"
+        case BadRequestError():
+            return "bad-request"
+        case PreconditionError():
+            return "precondition"
+        case UnreachableError():
+            return "unreachable"
+        case _:
+            return "failed"
+
+
+def kind_of_answer(word: str, status: int) -> ErrorKind:
+    """Return the kind that an answer names; of a word of an earlier or a later release, that of its exit status."""
+    known = next((kind for kind in EXIT_STATUSES if kind == word), None)
+    return known or _KINDS.get(status, "failed")
+
+
+OPERATOR_TOKEN: Final = "operator_token"  # noqa: S105 - the name of an argument
+REQUEST_KEY: Final = "request_key"
+MOST_KEY_CHARACTERS: Final = 255
+
+
+class ActingRequest(Record):
+    """Request that is made for the operator whose token it has."""
+
+    token: str
+    request: Record
+    key: str = ""
+    """Text of the client's choice that is the same when it asks for the same again; empty: none."""
+
+    def __repr__(self) -> str:
+        """Return the request without its token."""
+        return f"ActingRequest({self.request!r})"
+
+    def extra_arguments(self) -> dict[str, str]:
+        """Return the arguments beside those of the request."""
+        key = {REQUEST_KEY: self.key} if self.key else {}
+        return {OPERATOR_TOKEN: self.token, **key}
+
+
+def acting_request(request: Record, args: Json) -> ActingRequest | None:
+    """Return a decoded request with the token and the key of its arguments; None: it has no token.
+
+    Raises:
+        BadRequestError: token or key is no text, or too long.
+    """
+    token, key = args.get(OPERATOR_TOKEN), args.get(REQUEST_KEY) or ""
+    if token is None:
+        return None
+    if not isinstance(token, str) or not token:
+        raise BadRequestError(f"{OPERATOR_TOKEN} is none")
+    if not isinstance(key, str) or len(key) > MOST_KEY_CHARACTERS:
+        raise BadRequestError(
+            f"{REQUEST_KEY} is no text of at most {MOST_KEY_CHARACTERS} characters"
+        )
+    return ActingRequest(token, request, key)
+
 
 RequestT = TypeVar("RequestT", bound=Record)
 EventT = TypeVar("EventT", bound=Record)
@@ -121,6 +245,7 @@ class SocketTable(Generic[RequestT, EventT]):
         until_left: tuple[type[Record], ...] = (),
         others: Mapping[type[Record], str] = MappingProxyType({}),
     ) -> None:
+        self.name = name
         self.server = server
         self.unit = unit
         self.not_running = f"{server} not running: sudo systemctl start {unit}"

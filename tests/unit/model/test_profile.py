@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from appliance.model.profile import WarmUp
-from appliance.model.text_request import requested_name, text_request
+from appliance.model.profile import WarmUp, requested_name, text_request
 from tests.fakes.profiles import applied
 
 

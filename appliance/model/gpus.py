@@ -1,11 +1,26 @@
-"""Health of the GPUs: errors, the driver's own verdict, and who holds memory beside the models.
-
-None stands for what a driver does not tell (NOT_SUPPORTED): neither healthy nor failed.
-"""
+"""GPUs beside their memory: their kind, errors, the driver's own verdict, and who holds memory beside the models."""
 
 from dataclasses import dataclass
 
 from appliance.model.memory import GpuState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuHardware:
+    """Kind of one GPU. None: the driver does not say."""
+
+    index: int
+    """Index as in `DeviceMemory`."""
+    name: str
+    compute_capability: tuple[int, int] | None = None
+    """CUDA compute capability, (8, 6) for 8.6 (NVML nvmlDeviceGetCudaComputeCapability)."""
+    nvlinks: int | None = None
+    """Number of NVLinks that are up (NVML nvmlDeviceGetNvLinkState); 0: the GPU has none."""
+
+    @property
+    def capability_text(self) -> str:
+        """Return the compute capability as NVIDIA writes it, ``8.6``; empty: not told."""
+        return ".".join(map(str, self.compute_capability or ()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from appliance.model.credential_names import check_credential_name, no_such_credential
 from appliance.model.errors import BadRequestError
+from appliance.model.operators import check_credential_name, no_such_credential
 
 
 @pytest.mark.parametrize("name", ["a", "ana@laptop", "A1._-", "x" * 48])
