@@ -16,13 +16,13 @@ from appliance.cli.failures import CliError
 from appliance.cli.new_profiles import host_facts, written
 from appliance.cli.terminal import Streams, Terminal
 from appliance.model.wording import printable
-from appliance.profiles.foreign.old_server import (
+from appliance.profiles.foreign.profile_draft import (
+    HostFacts,
     OldServer,
     old_server_warnings,
     port_of,
     program_of,
 )
-from appliance.profiles.foreign.profile_draft import HostFacts
 from appliance.profiles.foreign.server_command import DispositionKind, ImportFaultError, PartKind
 from appliance.profiles.foreign.sources import ImportSource, drafts_of
 from appliance.settings.schema import load_settings

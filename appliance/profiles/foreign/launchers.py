@@ -1,7 +1,7 @@
 """Programs that start another one: shells, ``env``, ``docker run``, ``numactl`` and their like.
 
-Each is taken off the command, until the program is a model server; what it did goes to the profile, or is
-told.
+Each is taken off the command, until the program is a model server; what it did goes to the profile, or
+to the dispositions.
 """
 
 import re
@@ -9,17 +9,16 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from appliance.profiles.foreign.container_settings import ENGINES as CONTAINER_ENGINES
-from appliance.profiles.foreign.container_settings import container_of
+from appliance.profiles.foreign.containers import ENGINES as CONTAINER_ENGINES
+from appliance.profiles.foreign.containers import container_of
 from appliance.profiles.foreign.server_command import (
     Argument,
     DispositionKind,
     ImportFaultError,
     ServerCommand,
-    known,
     setting,
 )
-from appliance.profiles.foreign.shell_script import read_script
+from appliance.profiles.foreign.shell import read_script
 
 OLLAMA: Final = "ollama"
 """Name of the server that is no engine of its own: it runs as a command."""
@@ -217,7 +216,7 @@ def _sudo(command: ServerCommand) -> ServerCommand:
         "sudo", DispositionKind.DROPPED, "an engine runs as a user of its own, never as root"
     )
     inner = replace(inner, dispositions=(*inner.dispositions, fate))
-    return _env(replace(inner, argv=(known("env"), *inner.argv)))
+    return _env(replace(inner, argv=(Argument(text="env"), *inner.argv)))
 
 
 def _with_unit(command: ServerCommand, **values: str) -> ServerCommand:

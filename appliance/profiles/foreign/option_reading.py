@@ -1,12 +1,63 @@
-"""Options of an engine's command line: where each begins, what its values are, what it is also called."""
+"""Options of an engine's command line: where each begins, its values and other names, and the words of values."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from appliance.engines.shared.refused_arguments import canonical_option
-from appliance.profiles.foreign.option_values import truth_of
-from appliance.profiles.foreign.server_command import Argument, known
+from appliance.model.json_reader import decode_json
+from appliance.profiles.foreign.server_command import Argument
+
+HF_REPOSITORY: Final = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*(?::[\w.-]+)?\Z", re.ASCII)
+"""Pattern of ``owner/name`` and ``owner/name:quant``."""
+SECRET: Final = re.compile(r"key|token\b|secret|passw", re.IGNORECASE)
+"""Pattern of names whose values are not shown."""
+HIDDEN: Final = "…"
+_TRUE: Final = frozenset({"", "on", "true", "1", "yes", "enabled"})
+_FALSE: Final = frozenset({"off", "false", "0", "no", "disabled"})
+_UNITS: Final = {"k": 1000, "K": 1 << 10, "m": 10**6, "M": 1 << 20, "g": 10**9, "G": 1 << 30}
+_MOST_DIGITS: Final = 15
+
+
+def truth_of(text: str) -> bool | None:
+    """Return what a switch is set to by a text such as ``on``; None: it is no such text."""
+    word = text.strip().lower()
+    if word in _TRUE:
+        return True
+    return False if word in _FALSE else None
+
+
+def whole_number(text: str) -> int | None:
+    """Return the number in ``4096``, ``32k`` (thousands) or ``32K`` (1024 each); None: it is none.
+
+    The units are those of vLLM's options (vllm/engine/arg_utils.py, human_readable_int).
+    """
+    unit = _UNITS.get(text[-1:], 1)
+    digits = text[:-1] if unit != 1 else text
+    sign = -1 if digits.startswith("-") else 1
+    digits = digits.removeprefix("-")
+    if not digits.isascii() or not digits.isdigit() or len(digits) > _MOST_DIGITS:
+        return None
+    return sign * int(digits) * unit
+
+
+def json_table(text: str) -> dict[str, object] | None:
+    """Return the JSON object in a text; None: it has none."""
+    try:
+        value = decode_json(text)
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def json_word(text: str) -> object:
+    """Return a word as JSON has it where it is a number or a truth value, else the text."""
+    try:
+        value = decode_json(text)
+    except ValueError:
+        return text
+    return value if isinstance(value, bool | int | float) else text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +82,7 @@ class EngineOption:
     @property
     def word(self) -> Argument:
         """Return its first value; empty where it has none."""
-        return self.values[0] if self.values else known("")
+        return self.values[0] if self.values else Argument(text="")
 
     @property
     def value(self) -> str:
@@ -234,12 +285,12 @@ def variable_option(name: str, value: Argument) -> Iterator[EngineOption]:
 def _set(name: str, value: Argument, source: str) -> Iterator[EngineOption]:
     positive = name.replace("--no-", "--", 1)
     if name not in LLAMA_SWITCHES and positive not in LLAMA_SWITCHES:
-        words = (known(name), value)
+        words = (Argument(text=name), value)
         yield EngineOption(name=name, values=(value,), words=words, source=source)
         return
     truth = truth_of(value.text)
     if truth is None or not value.is_known:
-        words = (known(name), value)
+        words = (Argument(text=name), value)
         yield EngineOption(name=name, values=(value,), words=words, source=source)
         return
     is_default = not truth and name in _ONE_WAY

@@ -1,19 +1,20 @@
-"""Draft of a profile: its keys with the options that they come from, and what became of the rest."""
+"""Draft of a profile, facts of the machine that it is made for, and warnings about the server that it replaces.
+
+A draft has the keys of the profile, and the disposition of every part of the configuration. A unit that was
+imported keeps its port and its memory until somebody stops it, and comes back at the next boot while it is enabled.
+"""
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from appliance.model.wording import printable
 from appliance.profiles.foreign.server_command import Disposition, DispositionKind
 
 EXTRA_ARGS: Final = "extra_args"
-PROGRAMS: Final[Mapping[str, str]] = {
-    "llama-server": "llama-server",
-    "vllm": "vllm",
-    "sglang": "sglang",
-}
-"""Names of the engines' programs, by engine."""
+PROGRAMS: Final = frozenset({"llama-server", "vllm", "sglang"})
+"""Engines whose program, which has the engine's name, is looked for on this machine."""
 NOT_FOUND: Final = "not found on this machine: correct the path"
 _FIRST_PORT: Final = 8020
 _LEAST_PORT: Final = 1024
@@ -51,12 +52,12 @@ class ProfileDraft:
 
     name: str
     origin: str
-    """ImportSource of the profile: a file, and the place in it."""
+    """Source of the profile: a file, and the place in it."""
     keys: tuple[DraftKey, ...]
     """Keys in the order of the file: those of the top first."""
     extra_args: tuple[DraftArgument, ...] = ()
     dispositions: tuple[Disposition, ...] = ()
-    """DispositionKind of every part of the source, in its order."""
+    """Outcome of every part of the source, in its order."""
 
     def of(self, outcome: DispositionKind) -> tuple[Disposition, ...]:
         """Return the parts that had one outcome."""
@@ -139,3 +140,51 @@ def _dropped(
         else d
         for d in dispositions
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OldServer:
+    """State of the server here."""
+
+    unit: str = ""
+    """Unit that was imported; empty: the source is none, or is not installed here."""
+    is_active: bool = False
+    is_enabled: bool = False
+    """Whether a boot starts the unit."""
+    has_program: bool = True
+    """Whether the program of the profile is on this machine; True also where the profile names none."""
+    port_holder: str | None = None
+    """Process that listens on the profile's port, in a phrase; None: none does."""
+
+
+def program_of(draft: ProfileDraft) -> str:
+    """Return the path of a draft's program; empty: it names none by its path."""
+    values = {(key.table, key.key): key.value for key in draft.keys}
+    argv = values.get(("command", "argv"))
+    named = values.get(("", "binary")) or (
+        argv[0] if isinstance(argv, (list, tuple)) and argv else ""
+    )
+    return named if isinstance(named, str) and named.startswith("/") else ""
+
+
+def port_of(draft: ProfileDraft) -> int | None:
+    """Return the port of a draft; None: it has none."""
+    port = next((key.value for key in draft.keys if (key.table, key.key) == ("", "port")), None)
+    return port if isinstance(port, int) else None
+
+
+def old_server_warnings(draft: ProfileDraft, old: OldServer) -> Iterator[str]:
+    """Yield a sentence for each thing that would keep the profile from starting here."""
+    unit = printable(old.unit)
+    if old.is_active or old.is_enabled:
+        now = "runs, and holds its port and its memory" if old.is_active else "is started by a boot"
+        also = ", also after a boot" if old.is_active and old.is_enabled else ""
+        yield (
+            f"{unit} still {now}{also}: sudo systemctl disable --now {unit}, or name it in foreign_units"
+            " of /etc/appliance/appliance.toml"
+        )
+    elif old.port_holder is not None:
+        yield f"port {port_of(draft)} is in use by {old.port_holder}: stop it before the switch"
+    if not old.has_program:
+        program = printable(program_of(draft))
+        yield f"its program {program} is not on this machine: install it, or change binary"

@@ -1,29 +1,41 @@
-"""Drafts of profiles: one of every model server, from its options and from what surrounds it."""
+"""Drafts of profiles: one of every model server, from its options, its variables and what surrounds it.
+
+Variables of llama-server that are options count as options; the rest goes to ``[env]`` unless the appliance does
+in its place what it did. ``ollama serve`` is no engine here: it becomes a command that has its address in a
+variable, because it takes no options (envconfig/config.go).
+"""
 
 import posixpath
 import re
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Final, get_args
 
+from appliance.engines.shared import refused_arguments as why
+from appliance.model.profile_values import Gpus
 from appliance.model.value_types import Check, ServedName, WrongValueError
-from appliance.profiles.foreign.host_paths import HostPaths
-from appliance.profiles.foreign.launchers import ModelServer
-from appliance.profiles.foreign.option_placement import OptionPlacement
+from appliance.profiles.foreign.containers import HostPaths, indexes_of
+from appliance.profiles.foreign.launchers import OLLAMA, ModelServer
+from appliance.profiles.foreign.option_placement import (
+    ALWAYS_SO,
+    NO_INDEXES,
+    OptionPlacement,
+)
 from appliance.profiles.foreign.option_reading import (
+    HF_REPOSITORY,
+    HIDDEN,
     LLAMA_SWITCHES,
     LLAMA_VARIABLE,
+    SECRET,
     CommandLineStyle,
     EngineOption,
     preset_option,
     read_options,
     variable_option,
 )
-from appliance.profiles.foreign.option_values import HF_REPOSITORY
 from appliance.profiles.foreign.profile_draft import (
     NOT_FOUND,
-    PROGRAMS,
     DraftKey,
     HostFacts,
     ProfileDraft,
@@ -34,10 +46,114 @@ from appliance.profiles.foreign.server_command import (
     DispositionKind,
     ImportFaultError,
     PartKind,
+    ServerCommand,
     setting,
 )
-from appliance.profiles.foreign.special_options import SPECIAL
-from appliance.profiles.foreign.variable_placement import gpus_among, placed_variable
+
+_GPUS: Final = (
+    *("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"),
+    "NVIDIA_VISIBLE_DEVICES",
+)
+_HF_CACHES: Final = frozenset(
+    {"HF_HOME", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "TRANSFORMERS_CACHE", "LLAMA_CACHE"}
+)
+_TOKENS: Final = frozenset(
+    {"HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"}
+)
+"""Variables about downloads."""
+_ENGINE_KEYS: Final = frozenset({"VLLM_API_KEY", "LLAMA_API_KEY"})
+_OF_UNITS: Final = frozenset({"PATH", "HOME"})
+_OF_CONTAINERS: Final = frozenset(
+    {
+        "NVIDIA_DRIVER_CAPABILITIES",
+        "NVIDIA_REQUIRE_CUDA",
+        "TZ",
+        "LANG",
+        "LC_ALL",
+        "PYTHONUNBUFFERED",
+    }
+)
+_NO_SECRETS: Final = "a unit file is readable by everybody: no secrets in [env]"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacedVariable:
+    """Variable of the environment, and where it is now."""
+
+    fate: Disposition
+    key: DraftKey | None = None
+    """Key of [env] that has it; None: another key, or none."""
+    gpus: Gpus | None = None
+    """GPUs that it selects among those of the command; None: it selects none."""
+
+
+def placed_variable(
+    name: str, value: Argument, command: ServerCommand, paths: HostPaths
+) -> PlacedVariable:
+    """Return what becomes of a variable that is no option of its engine."""
+    if (reason := _against(name, value, command)) is not None:
+        outcome = (
+            DispositionKind.DROPPED
+            if reason in {_NO_SECRETS, value.note}
+            else DispositionKind.CHANGED
+        )
+        return PlacedVariable(fate=_fate(name, value, outcome, reason))
+    if name in _GPUS:
+        found = () if value.text in {"", "none", "void"} else indexes_of(value.text)
+        if found is None:
+            return PlacedVariable(fate=_fate(name, value, DispositionKind.DROPPED, NO_INDEXES))
+        return PlacedVariable(
+            fate=_fate(name, value, DispositionKind.CARRIED, "", "gpus"), gpus=found
+        )
+    is_path = value.text.startswith(("~/", "./")) or (
+        value.text.startswith("/") and bool(command.image)
+    )
+    located = paths.located(value) if is_path else value
+    if not located.is_known:
+        return PlacedVariable(fate=_fate(name, value, DispositionKind.DROPPED, located.note))
+    outcome = DispositionKind.CHANGED if located.note else DispositionKind.CARRIED
+    return PlacedVariable(
+        fate=_fate(name, value, outcome, located.note, f"[env] {name}"),
+        key=DraftKey(table="env", key=name, value=located.text, comment=located.note),
+    )
+
+
+def gpus_among(mine: Gpus | None, visible: Gpus) -> Gpus:
+    """Return GPUs by the host's indexes: a variable counts those that its container was given."""
+    if isinstance(visible, str):
+        return visible if mine is None else mine
+    if isinstance(mine, str) or mine is None:
+        return visible
+    return tuple(mine[index] for index in visible if index < len(mine)) or mine
+
+
+def _against(name: str, value: Argument, command: ServerCommand) -> str | None:
+    """Return why a variable is not carried; None: it is."""
+    if reason := _OURS.get(name):
+        return reason
+    if SECRET.search(name):
+        return _NO_SECRETS
+    if name in _OF_UNITS or (name in _OF_CONTAINERS and command.image):
+        return "the unit has its own"
+    return None if value.is_known else value.note
+
+
+def _fate(
+    name: str, value: Argument, outcome: DispositionKind, reason: str, place: str = ""
+) -> Disposition:
+    shown = HIDDEN if SECRET.search(name) else value.text
+    return Disposition(
+        part=PartKind.VARIABLE, text=f"{name}={shown}", outcome=outcome, reason=reason, place=place
+    )
+
+
+_OURS: Final[Mapping[str, str]] = {
+    **dict.fromkeys(_TOKENS, why.OFFLINE),
+    **dict.fromkeys(_HF_CACHES, "the local Hugging Face cache is hf_home of the settings"),
+    **dict.fromkeys(_ENGINE_KEYS, ALWAYS_SO[why.KEY]),
+}
+"""Sentences about what the appliance does in place of a variable."""
+
 
 _TOP_ORDER: Final = (
     *(
@@ -87,7 +203,7 @@ class _Drafting:
         self._command = server.command
         self._host = host
         self._paths = HostPaths(server.command, host.home_of)
-        self._placed = OptionPlacement(server, self._paths, SPECIAL)
+        self._placed = OptionPlacement(server, self._paths)
         self._fates: list[Disposition] = []
 
     def draft(self, source: str) -> ProfileDraft:
@@ -144,8 +260,8 @@ class _Drafting:
             if placed.gpus is not None:
                 self._placed.gpus = gpus_among(self._placed.gpus, placed.gpus)
 
-    def _retell(self, place: str, reason: str) -> None:
-        """Tell of a key that is not needed in place of the key."""
+    def _place_not_needed(self, place: str, reason: str) -> None:
+        """Record the reason why a key that was placed is not needed after all."""
         for index, fate in enumerate(self._placed.fates):
             if fate.place == place:
                 changed = replace(fate, outcome=DispositionKind.CHANGED, reason=reason, place="")
@@ -188,7 +304,7 @@ class _Drafting:
         else:
             program = self._host.find_program(program) or ""
         if not program.startswith("/"):
-            wanted = PROGRAMS[self._server.engine]
+            wanted = self._server.engine
             found = self._host.find_program(wanted)
             program = found or f"/usr/local/bin/{wanted}"
             note = "" if found else NOT_FOUND
@@ -238,7 +354,7 @@ class _Drafting:
         if gpus is None:
             return
         if gpus == () and self._placed.keys.pop((_LLAMA, "gpu_layers"), None) is not None:
-            self._retell("[llama-server] gpu_layers", "without GPUs no layer is on one")
+            self._place_not_needed("[llama-server] gpu_layers", "without GPUs no layer is on one")
         self._set("gpus", gpus if isinstance(gpus, str) else list(gpus), note)
 
     def _place_capacity(self) -> None:
@@ -248,7 +364,9 @@ class _Drafting:
         unified = keys.get((_LLAMA, "kv_unified"))
         if unified is not None and (count == 1 or not unified.value):
             del keys[_LLAMA, "kv_unified"]
-            self._retell("[llama-server] kv_unified", "one request at a time shares no cache")
+            self._place_not_needed(
+                "[llama-server] kv_unified", "one request at a time shares no cache"
+            )
             unified = None
         total = self._placed.total_ctx
         if total is not None and self._server.engine == _LLAMA and count > 1 and unified is None:
@@ -326,3 +444,77 @@ def model_title(model: str) -> str:
     """Return a name from a model's path or repository."""
     last = model.removeprefix("hf:").rstrip("/").rpartition("/")[2]
     return last.partition(":")[0].removesuffix(".gguf")
+
+
+_PORT: Final = 11434
+_FALLBACK: Final = "/usr/local/bin/ollama"
+_ADDRESS: Final = "OLLAMA_HOST"
+_LISTENS: Final = "a backend listens on loopback: clients of other machines use the gateway"
+_NAMES: Final = "its models have names with a tag, such as qwen3:8b"
+
+
+def ollama_draft(server: ModelServer, source: str, host: HostFacts) -> ProfileDraft:
+    """Return the draft of a profile that runs ``ollama serve``.
+
+    Args:
+        server: The server.
+        source: Name of the source, for comments.
+        host: Facts of this machine.
+    """
+    command = server.command
+    paths = HostPaths(command, host.home_of)
+    fates: list[Disposition] = []
+    environment: list[DraftKey] = []
+    gpus = command.gpus
+    for name, value in command.environment.items():
+        if name == _ADDRESS:
+            fates.append(
+                Disposition(
+                    part=PartKind.VARIABLE,
+                    text=f"{name}={value.text}",
+                    outcome=DispositionKind.CHANGED,
+                    reason=_LISTENS,
+                )
+            )
+            continue
+        placed = placed_variable(name, value, command, paths)
+        fates.append(placed.fate)
+        environment += [placed.key] if placed.key is not None else []
+        gpus = gpus_among(gpus, placed.gpus) if placed.gpus is not None else gpus
+    name = host.free_name(command.name or OLLAMA, OLLAMA)
+    port, note = host.free_port(command.published_port or _PORT)
+    keys = [
+        _key("engine", "command"),
+        _key("served", list(dict.fromkeys([name, "*:*"])), _NAMES),
+        _key("port", port, note),
+        _key("warm_up", "none"),
+    ]
+    if command.description:
+        keys.insert(0, _key("description", " ".join(command.description.split())))
+    if gpus is not None:
+        keys.append(_key("gpus", gpus if isinstance(gpus, str) else list(gpus)))
+    if command.user:
+        keys.append(_key("user", command.user))
+    argv = ["/usr/bin/env", f"{_ADDRESS}={{host}}:{{port}}", _program(server, host), "serve"]
+    keys += [
+        DraftKey(table="command", key="argv", value=argv),
+        DraftKey(table="command", key="health", value="/api/version"),
+        DraftKey(table="gateway", key="keep_names", value=True),
+    ]
+    unit = [DraftKey(table="unit", key=key, value=value) for key, value in command.unit.items()]
+    return ProfileDraft(
+        name=name,
+        origin=", ".join(filter(None, [source, command.origin])),
+        keys=(*keys, *environment, *unit),
+        dispositions=(*fates, *command.dispositions),
+    )
+
+
+def _key(key: str, value: object, comment: str = "") -> DraftKey:
+    return DraftKey(table="", key=key, value=value, comment=comment)
+
+
+def _program(server: ModelServer, host: HostFacts) -> str:
+    if server.program.startswith("/") and not server.command.image:
+        return server.program
+    return host.find_program(OLLAMA) or _FALLBACK

@@ -25,12 +25,12 @@ class ImportFaultError(ApplianceError):
 
 
 MOST_SHOWN: Final = 256
-"""Characters of a part of a configuration that are told."""
+"""Characters of a part of a configuration that a report shows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Argument:
-    """Word of a command line, or a value of the environment, as far as the configuration tells it."""
+    """Word of a command line, or a value of the environment, as far as it is known from the configuration."""
 
     text: str
     """The word; where its value is not known, what the configuration has in its place."""
@@ -39,13 +39,8 @@ class Argument:
     """Phrase that says what was assumed, or why the value is not known; empty: neither."""
 
 
-def known(text: str) -> Argument:
-    """Return the argument that is exactly `text`."""
-    return Argument(text=text)
-
-
 class DispositionKind(StrEnum):
-    """DispositionKind of a part of a configuration."""
+    """Outcome of a part of a configuration."""
 
     CARRIED = "carried"
     CHANGED = "changed"

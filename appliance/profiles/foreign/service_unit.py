@@ -14,9 +14,7 @@ from appliance.profiles.foreign.server_command import (
     ServerCommand,
     setting,
 )
-from appliance.profiles.foreign.shell_syntax import Reference, Word
-from appliance.profiles.foreign.shell_variables import Variables
-from appliance.profiles.foreign.shell_words import template_of
+from appliance.profiles.foreign.shell import Reference, Variables, Word, template_of
 from appliance.switch.units.overrides import ALLOWED, refusal
 from appliance.switch.units.text import Section, sections_of, words_of
 

@@ -1,4 +1,4 @@
-"""Kinds of configurations, told from a file's name and text, and the drafts that each one gives."""
+"""Kinds of configurations, recognised by a file's name and text, and the drafts that each one gives."""
 
 import posixpath
 import re
@@ -8,20 +8,18 @@ from enum import StrEnum
 from typing import Final
 
 from appliance.model.plain_text import abridged
-from appliance.profiles.foreign.compose_file import read_compose
+from appliance.profiles.foreign.containers import read_compose
 from appliance.profiles.foreign.launchers import OLLAMA, ModelServer, servers_of
-from appliance.profiles.foreign.ollama_command import ollama_draft
-from appliance.profiles.foreign.preset_file import is_preset, read_presets
+from appliance.profiles.foreign.model_lists import is_preset, read_presets, read_swap
 from appliance.profiles.foreign.profile_draft import HostFacts, ProfileDraft
-from appliance.profiles.foreign.profile_drafting import draft_of
+from appliance.profiles.foreign.profile_drafting import draft_of, ollama_draft
 from appliance.profiles.foreign.server_command import (
     MAX_CHARACTERS,
     ImportFaultError,
     ServerCommand,
 )
 from appliance.profiles.foreign.service_unit import read_unit
-from appliance.profiles.foreign.shell_script import read_script
-from appliance.profiles.foreign.swap_file import read_swap
+from appliance.profiles.foreign.shell import read_script
 
 _YAML_KEY: Final = re.compile(r"(?:services|models|macros|x-[\w-]+):", re.ASCII)
 _PRESET: Final = re.compile(r"\s*(?:\[[^\]]+\]\s*\Z|version\s*=)")

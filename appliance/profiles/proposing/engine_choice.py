@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from appliance.profiles.foreign.profile_draft import PROGRAMS
 from appliance.profiles.proposing.model_facts import ModelFacts
 from appliance.profiles.proposing.proposal_box import ProposalRefusedError
 
@@ -57,19 +56,19 @@ def choose_engine(
     if engine is not None:
         engines = tuple(one for one in engines if one == engine)
     if binary is not None and engines:
-        named = next((one for one in engines if PROGRAMS[one] in binary.rpartition("/")[2]), None)
+        named = next((one for one in engines if one in binary.rpartition("/")[2]), None)
         return EngineChoice(
             engine=named or engines[0], binary=binary, why=f"{form}, and the program was named"
         )
     for one in engines:
-        found = find_program(PROGRAMS[one])
+        found = find_program(one)
         if found is not None:
             why = f"{form}, and {found} is here"
-            missing = [PROGRAMS[other] for other in engines[: engines.index(one)]]
-            lacks = f" ({', '.join(missing)} is not in PATH)" if missing else ""
+            missing = ", ".join(engines[: engines.index(one)])
+            lacks = f" ({missing} is not in PATH)" if missing else ""
             return EngineChoice(engine=one, binary=found, why=f"{why}{lacks}")
     if facts.is_gguf and has_embedded and engine in {None, EMBEDDED}:
-        lacks = "" if engine else f", and no {PROGRAMS[LLAMA_SERVER]} is in PATH"
+        lacks = "" if engine else f", and no {LLAMA_SERVER} is in PATH"
         return EngineChoice(engine=EMBEDDED, binary="", why=f"{form}{lacks}")
-    programs = " or ".join(PROGRAMS[one] for one in engines) or "embedded engine"
+    programs = " or ".join(engines) or "embedded engine"
     raise ProposalRefusedError(f"{form}, and this box has no {programs}: install it; {_NAMED}")

@@ -74,8 +74,8 @@ def _program(
     binary = use.table.get("binary")
     if not isinstance(binary, str) or is_there(binary):
         return
-    wanted = PROGRAMS.get(str(use.table.get("engine")))
-    found = None if wanted is None else host.find_program(wanted)
+    engine = str(use.table.get("engine"))
+    found = host.find_program(engine) if engine in PROGRAMS else None
     if found is None:
         yield KeyChange(where=("binary",), value=binary, comment=NOT_FOUND)
     else:

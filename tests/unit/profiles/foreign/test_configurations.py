@@ -13,7 +13,7 @@ from appliance.engines import ENGINES
 from appliance.engines.shared.engine import Engine, InvocationContext
 from appliance.profiles.foreign.option_reading import CommandLineStyle, read_options
 from appliance.profiles.foreign.profile_draft import EXTRA_ARGS, HostFacts
-from appliance.profiles.foreign.server_command import DispositionKind, known
+from appliance.profiles.foreign.server_command import Argument, DispositionKind
 from appliance.system.profile_files.draft_files import checked_file, ledger_line
 from appliance.system.profile_files.loading import parse_profile
 from tests.fakes.imports import HOST, imported, is_counted
@@ -84,7 +84,7 @@ def test_what_is_carried_reaches_the_engine_with_the_same_value() -> None:
             if engine.arguments is None:
                 continue
             argv = engine.invocation(profile, InvocationContext()).argv
-            words = [known(word) for word in argv]
+            words = [Argument(text=word) for word in argv]
             _, options = read_options(words, CommandLineStyle(joins_values=True))
             rendered = Counter(
                 (_key(engine, o.name), value.text) for o in options for value in o.values

@@ -2,7 +2,7 @@
 
 import pytest
 
-from appliance.profiles.foreign.server_command import DispositionKind, ServerCommand, known
+from appliance.profiles.foreign.server_command import Argument, DispositionKind, ServerCommand
 from tests.fakes.imports import fates, imported, one_draft, values
 
 LLAMA = "/opt/llama-server -m /m/x.gguf"
@@ -163,6 +163,6 @@ def test_launchers_that_cannot_be_read(command: str, reason: str) -> None:
 
 def test_a_command_without_words_starts_nothing() -> None:
     """A service without a command and with an unknown image is no server."""
-    assert ServerCommand(origin="", argv=(known("x"),)).image == ""
+    assert ServerCommand(origin="", argv=(Argument(text="x"),)).image == ""
     found = imported("services:\n  a:\n    build: .\n", "c.yaml")
     assert (found.drafts, found.others) == ((), 1)

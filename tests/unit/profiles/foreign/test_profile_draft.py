@@ -2,13 +2,14 @@
 
 import pytest
 
-from appliance.profiles.foreign.old_server import (
+from appliance.profiles.foreign.profile_draft import (
+    DraftKey,
     OldServer,
+    ProfileDraft,
     old_server_warnings,
     port_of,
     program_of,
 )
-from appliance.profiles.foreign.profile_draft import DraftKey, ProfileDraft
 
 DRAFT = ProfileDraft(
     name="m",

@@ -1,14 +1,17 @@
-"""Reader of llama-swap's configuration: each model's command, with macros and the port replaced.
+"""Readers of files that list models: llama-swap's configuration and llama-server's presets.
 
-By its config.example.yaml of November 2026.
+llama-swap's (config.example.yaml of November 2026) has a command for each model, with macros and a port to
+replace. Presets (``--models-preset``, docs/preset.md of November 2026) have a section for each: keys are options
+without dashes or names of ``LLAMA_ARG_`` variables, ``[*]`` holds for every model, comments begin a line with
+``#`` or ``;``.
 """
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
-from appliance.profiles.foreign.option_values import json_word
+from appliance.profiles.foreign.option_reading import json_word
 from appliance.profiles.foreign.server_command import (
     MAX_CHARACTERS,
     Argument,
@@ -16,16 +19,15 @@ from appliance.profiles.foreign.server_command import (
     DispositionKind,
     ImportFaultError,
     ServerCommand,
-    known,
     setting,
 )
-from appliance.profiles.foreign.shell_script import read_script
+from appliance.profiles.foreign.shell import read_script
 
 _FIRST_PORT: Final = 5800
 _MOST_PORT: Final = 65_535
 _MOST_ROUNDS: Final = 16
 """Depth to which macros may stand for macros."""
-_MOST_MODELS: Final = 256
+_MOST_SWAP_MODELS: Final = 256
 _MOST_CHARACTERS: Final = 4 * MAX_CHARACTERS
 """Most text that the commands of all models are together, with macros replaced."""
 _MACRO: Final = re.compile(r"\$\{([A-Za-z0-9_-]{1,64})\}", re.ASCII)
@@ -85,11 +87,11 @@ def read_swap(document: Mapping[str, object], directory: str | None) -> Iterator
     models = document.get("models")
     if not isinstance(models, Mapping):
         raise ImportFaultError("has no table of models")
-    if len(models) > _MOST_MODELS:
-        raise ImportFaultError(f"has more than {_MOST_MODELS} models")
+    if len(models) > _MOST_SWAP_MODELS:
+        raise ImportFaultError(f"has more than {_MOST_SWAP_MODELS} models")
     port = _port(document.get("startPort"))
     made = 0
-    shared = tuple(_fates(document))
+    shared = tuple(_swap_fates(document))
     for name, model in models.items():
         if not isinstance(model, Mapping):
             raise ImportFaultError(f"model {name}: is no table")
@@ -134,7 +136,7 @@ class _Model:
             strip_parameters=self._strip_parameters(),
             on_request=True,
             health_path=self._health_path(),
-            dispositions=(*shared, *_fates(self._table)),
+            dispositions=(*shared, *_swap_fates(self._table)),
         )
         for command in read_script(text.replace("$", _HIDDEN_DOLLAR), base):
             argv = tuple(_revealed(word) for word in command.argv)
@@ -160,7 +162,7 @@ class _Model:
     def _environment(self) -> Iterator[tuple[str, Argument]]:
         for row in _texts(self._table.get("env")):
             name, _, value = self._replaced(row).partition("=")
-            yield name, _revealed(known(value))
+            yield name, _revealed(Argument(text=value))
 
     def _aliases(self) -> Iterator[str]:
         given = self._table.get("aliases")
@@ -240,7 +242,7 @@ def _texts(value: object) -> Iterator[str]:
     yield from (item for item in value if isinstance(item, str)) if isinstance(value, list) else ()
 
 
-def _fates(table: Mapping[str, object]) -> Iterator[Disposition]:
+def _swap_fates(table: Mapping[str, object]) -> Iterator[Disposition]:
     """Yield what becomes of the keys that are not read."""
     for key in table:
         if key not in _READ:
@@ -250,3 +252,107 @@ def _fates(table: Mapping[str, object]) -> Iterator[Disposition]:
     if isinstance(filters, Mapping) and "setParamsByID" in filters:
         reason = "write a profile for each: one profile has one set of parameters"
         yield setting("filters.setParamsByID", DispositionKind.DROPPED, reason)
+
+
+_SHARED: Final = "*"
+_ROUTER: Final = "llama-server's router: a switch loads a model, and unloads what is in its way"
+_OF_ROUTER: Final = frozenset(
+    {"models-max", "models-autoload", "models-dir", "models-preset", "stop-timeout"}
+)
+_MOST_PRESETS: Final = 256
+_MOST_KEYS: Final = 512
+"""Most keys of a section: llama-server has half as many options."""
+_COMMENTS: Final = ("#", ";")
+
+
+@dataclass(slots=True)
+class _PresetSection:
+    name: str
+    line: int
+    values: dict[str, str] = field(default_factory=dict)
+
+
+def is_preset(text: str) -> bool:
+    """Tell whether a text reads as presets: it has a section, and keys below it, and is no unit file."""
+    names = {section.name for section in _sections(text)}
+    return bool(names) and not names & {"Unit", "Service", "Install"}
+
+
+def read_presets(text: str, directory: str | None) -> Iterator[ServerCommand]:
+    """Yield the command that each section stands for.
+
+    Args:
+        text: The file.
+        directory: Directory of the file, for relative paths; None: not known.
+
+    Raises:
+        ImportFaultError: the file is too long, has too many models, or a line is none of its kinds.
+    """
+    sections = _sections(text)
+    shared = {
+        k: v for section in sections if section.name == _SHARED for k, v in section.values.items()
+    }
+    models = [section for section in sections if section.name not in {_SHARED, ""}]
+    if len(models) > _MOST_PRESETS:
+        raise ImportFaultError(f"has more than {_MOST_PRESETS} models")
+    for section in models:
+        values = {**shared, **section.values}
+        yield ServerCommand(
+            origin=f"[{section.name}]",
+            name=section.name,
+            argv=(Argument(text="llama-server"), *_arguments(values)),
+            directory=directory,
+            served=(section.name,),
+            on_request=True,
+            is_preset=True,
+            dispositions=tuple(_preset_fates(values)),
+        )
+
+
+def _sections(text: str) -> list[_PresetSection]:
+    if len(text) > MAX_CHARACTERS:
+        raise ImportFaultError(f"has more than {MAX_CHARACTERS >> 10} KiB")
+    sections = [_PresetSection(name="", line=0)]
+    for number, raw in enumerate(text.splitlines(), 1):
+        line = raw.strip()
+        if not line or line.startswith(_COMMENTS):
+            continue
+        if line.startswith("["):
+            name, closed, _ = line[1:].partition("]")
+            if not closed:
+                raise ImportFaultError(f"line {number}: a section's bracket is not closed")
+            sections.append(_PresetSection(name=name.strip(), line=number))
+            continue
+        key, equals, value = line.partition("=")
+        if not equals and not key.replace("-", "").replace("_", "").isalnum():
+            raise ImportFaultError(f"line {number}: is neither a section nor a key with a value")
+        if len(sections[-1].values) >= _MOST_KEYS:
+            raise ImportFaultError(f"line {number}: the section has more than {_MOST_KEYS} keys")
+        sections[-1].values[key.strip()] = _without_comment(value.strip())
+    return sections[1:] if not sections[0].values.keys() - {"version"} else sections
+
+
+def _without_comment(value: str) -> str:
+    """Return a value without the comment that follows it after a blank."""
+    for mark in _COMMENTS:
+        value = value.partition(f" {mark}")[0].rstrip()
+    quotes = value[:1] + value[-1:]
+    return value[1:-1] if len(value) > 1 and quotes in {'""', "''"} else value
+
+
+def _arguments(values: Mapping[str, str]) -> Iterator[Argument]:
+    """Yield each key as a long option and its value; drafting knows which options are switches."""
+    for key, value in values.items():
+        if key in _OF_ROUTER or key == "load-on-startup":
+            continue
+        name = key if key.startswith("LLAMA_") else key.lstrip("-").replace("_", "-")
+        yield Argument(text=f"{name}={value}" if name.startswith("LLAMA_") else f"--{name}={value}")
+
+
+def _preset_fates(values: Mapping[str, str]) -> Iterator[Disposition]:
+    for key, value in values.items():
+        if key == "load-on-startup":
+            reason = "appliance switch NAME commits a profile, which a boot then starts"
+            yield setting(f"{key} = {value}", DispositionKind.CHANGED, reason)
+        elif key in _OF_ROUTER:
+            yield setting(f"{key} = {value}", DispositionKind.CHANGED, _ROUTER)

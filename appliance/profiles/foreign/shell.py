@@ -1,23 +1,95 @@
-"""Lexer of shell text: commands, words and what they refer to. It expands nothing and runs nothing.
+"""Reader of shell text: its commands, and what their words are once variables are replaced.
 
-As much of POSIX's shell language (and of bash's arrays) as scripts that start a server use. What runs
-another command, ``$(…)``, backticks, ``<(…)`` and ``$((…))``, stays one opaque part (except ``$(pwd)``). Linear in the length
-of the text; substitutions may nest 32 deep.
+The lexer makes simple commands, assignments and words. `Variables` holds the literals that the configuration
+itself assigns: what it does not assign is unknown unless the reference names a default, and no variable of this
+process counts. `read_script` puts both together. Nothing is run.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Final
 
-from appliance.profiles.foreign.server_command import MAX_CHARACTERS, ImportFaultError
-from appliance.profiles.foreign.shell_syntax import (
-    Assignment,
-    Literal,
-    Opaque,
-    Reference,
-    SimpleCommand,
-    Word,
-    WordPart,
+from appliance.profiles.foreign.server_command import (
+    MAX_CHARACTERS,
+    Argument,
+    DispositionKind,
+    ImportFaultError,
+    ServerCommand,
+    setting,
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Literal:
+    """Text that stands for itself."""
+
+    text: str
+    quoted: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reference:
+    """Reference to a variable: ``$NAME``, ``${NAME}``, ``${NAME:-default}``, ``${NAME[@]}``."""
+
+    name: str
+    quoted: bool
+    is_list: bool = False
+    """Whether all elements of an array are meant."""
+    default: "Word | None" = None
+    """Value where the variable is not set or empty; None: none is given."""
+    text: str
+    """The reference as it was written."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opaque:
+    """Part whose value is known only when a shell runs it."""
+
+    text: str
+    reason: str
+
+
+WordPart = Literal | Reference | Opaque
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Word:
+    """Word of a command, as it was written."""
+
+    parts: tuple[WordPart, ...]
+
+    def plain(self) -> str | None:
+        """Return the word's text; None: it refers to something."""
+        texts = [part.text for part in self.parts if isinstance(part, Literal)]
+        return "".join(texts) if len(texts) == len(self.parts) else None
+
+    def is_keyword(self, text: str) -> bool:
+        """Tell whether the word is `text`, without quotes."""
+        return self.parts == (Literal(text=text, quoted=False),)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assignment:
+    """Assignment before a command or instead of one."""
+
+    name: str
+    appends: bool
+    value: Word | tuple[Word, ...]
+    """Value; several words for an array."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimpleCommand:
+    """Command without the operators around it."""
+
+    line: int
+    """Line on which the command begins, from 1."""
+    assignments: tuple[Assignment, ...]
+    words: tuple[Word, ...]
+    redirections: tuple[str, ...]
+    end: str
+    """Operator that ends the command, such as ``|`` or ``&&``; a line's end is ``\\n``."""
+
 
 _BLANK: Final = " \t\r"
 _ENDS: Final = ("&&", "||", ";;", "|&", ";", "|", "&", "\n")
@@ -375,3 +447,234 @@ class _Lexer:
             if open_count == 0:
                 return
         raise ImportFaultError(f'line {line}: "{opening}" is not closed')
+
+
+_POSITIONAL: Final = frozenset("0123456789@*#")
+_PLACES: Final = {"HOME": "~", "PWD": "."}
+"""Variables that every shell has, as paths that are located later."""
+
+
+class Variables:
+    """Variables as far as a configuration has been read; a later assignment replaces an earlier one.
+
+    Args:
+        values: Variables that are set from the beginning.
+    """
+
+    def __init__(self, values: Mapping[str, Argument] | None = None) -> None:
+        places = {name: Argument(text=text) for name, text in _PLACES.items()}
+        self._values: dict[str, tuple[Argument, ...]] = {
+            name: (value,) for name, value in {**places, **(values or {})}.items()
+        }
+        self._made_characters = 0
+
+    def assign(self, assignment: Assignment) -> None:
+        """Record an assignment; a value that changes is noted where it is used."""
+        given = assignment.value
+        value: tuple[Argument, ...]
+        value = (self.joined(given),) if isinstance(given, Word) else tuple(self.expand(given))
+        before = self._values.get(assignment.name)
+        if assignment.appends and before is not None:
+            value = _appended(before, value, is_list=not isinstance(given, Word))
+        elif before is not None and before != value and len(value) == 1:
+            note = f"{assignment.name} is assigned more than once: the last value was taken"
+            value = (_noted(value[0], note),)
+        self._values[assignment.name] = value
+
+    def snapshot(self, names: Iterable[str]) -> dict[str, Argument]:
+        """Return variables that have one value, of those with these names."""
+        return {n: self._values[n][0] for n in names if len(self._values.get(n, ())) == 1}
+
+    def expand(self, words: Iterable[Word]) -> Iterator[Argument]:
+        """Yield the arguments that words make: a list or an unquoted value may make several."""
+        for word in words:
+            yield from self._fields(word)
+
+    def joined(self, word: Word) -> Argument:
+        """Return the one argument that a word makes where none is split."""
+        return _join(list(self._pieces(word.parts)))
+
+    def _fields(self, word: Word) -> Iterator[Argument]:
+        current: list[Argument] = []
+        is_field = False
+        for part in word.parts:
+            if not isinstance(part, Reference) or (part.quoted and not part.is_list):
+                current += self._pieces((part,))
+                is_field = True
+                continue
+            values = self._of(part)
+            if not part.quoted:
+                values = [piece for value in values for piece in _split(value)]
+            for place, value in enumerate(values):
+                if place:
+                    yield _join(current)
+                    current = []
+                current.append(value)
+                is_field = True
+        if is_field:
+            yield _join(current)
+
+    def _pieces(self, parts: Iterable[WordPart]) -> Iterator[Argument]:
+        for part in parts:
+            if isinstance(part, Literal):
+                yield self._counted(Argument(text=part.text))
+            elif isinstance(part, Opaque):
+                note = f"{part.text}: {part.reason}"
+                yield Argument(text=part.text, is_known=False, note=note)
+            else:
+                yield _join(self._of(part), " ")
+
+    def _of(self, reference: Reference) -> list[Argument]:
+        """Return the values that a reference stands for."""
+        values = self._values.get(reference.name)
+        if values is not None and (reference.default is None or any(v.text for v in values)):
+            used = values if reference.is_list else values[:1]
+            return [self._counted(value) for value in used]
+        if reference.default is not None:
+            found = _join(list(self._pieces(reference.default.parts)))
+            if not found.is_known or not found.text:
+                return [found]
+            return [_noted(found, f"{reference.name} is not set here: its default was taken")]
+        if reference.name in _POSITIONAL:
+            note = f"{reference.text}: what the script is started with is not known"
+        else:
+            note = f"{reference.text}: the file does not set {reference.name}"
+        return [Argument(text=reference.text, is_known=False, note=note)]
+
+    def _counted(self, value: Argument) -> Argument:
+        """Return `value`; the text that variables make is bounded as a whole."""
+        self._made_characters += len(value.text) + 1
+        if self._made_characters > MAX_CHARACTERS:
+            raise ImportFaultError(
+                f"its variables make more than {MAX_CHARACTERS >> 10} KiB of text"
+            )
+        return value
+
+
+def _appended(
+    before: tuple[Argument, ...], more: tuple[Argument, ...], *, is_list: bool
+) -> tuple[Argument, ...]:
+    if is_list:
+        return (*before, *more)
+    return (*before[:-1], _join([*before[-1:], *more]))
+
+
+def _noted(value: Argument, note: str) -> Argument:
+    notes = [value.note, note] if value.note and note not in value.note else [note]
+    return Argument(text=value.text, is_known=value.is_known, note="; ".join(notes))
+
+
+def _split(value: Argument) -> list[Argument]:
+    if not value.is_known:
+        return [value]
+    return [Argument(text=text, note=value.note) for text in value.text.split()]
+
+
+def _join(pieces: list[Argument], between: str = "") -> Argument:
+    """Return the argument that several make together: unknown if one of them is."""
+    if len(pieces) == 1:
+        return pieces[0]
+    notes = dict.fromkeys(piece.note for piece in pieces if piece.note)
+    return Argument(
+        text=between.join(piece.text for piece in pieces),
+        is_known=all(piece.is_known for piece in pieces),
+        note="; ".join(notes),
+    )
+
+
+def interpolated(text: str, variables: Variables) -> Argument:
+    """Return a value of a compose file, in which ``$NAME`` and ``${NAME:-default}`` are replaced.
+
+    ``$$`` is a dollar sign; nothing else is special. Raises `ImportFaultError`.
+    """
+    return variables.joined(template_of(text))
+
+
+_MOST_EXPORTED: Final = 256
+_MOST_DIRECTORY: Final = 4096
+_NO_COMMANDS: Final = frozenset({"for", "case", "esac", "fi", "done", "in", "function", "select"})
+_LATER: Final = {
+    "|": "its output goes to a pipe: the unit's goes to the journal",
+    "|&": "its output goes to a pipe: the unit's goes to the journal",
+    "&": "it runs in the background: the unit does that",
+}
+
+
+def read_script(text: str, base: ServerCommand) -> Iterator[ServerCommand]:
+    """Yield the commands in a shell text, each with the variables that are exported to it.
+
+    Args:
+        text: A script, or a command line of any length.
+        base: What surrounds them: variables, mounts, a directory.
+
+    Raises:
+        ImportFaultError: the text is too long, nests too deep, or a quote is not closed.
+    """
+    script = _Script(base)
+    for command in commands_of(text):
+        yield from script.read(command)
+
+
+class _Script:
+    def __init__(self, base: ServerCommand) -> None:
+        self._base = base
+        self._variables = Variables(base.environment)
+        self._exported = dict.fromkeys(base.environment)
+        self._directory = base.directory
+
+    def read(self, command: SimpleCommand) -> Iterator[ServerCommand]:
+        words = _without_keywords(command.words)
+        name = words[0].plain() if words else ""
+        if not words or name in EXPORTING:
+            for assignment in command.assignments:
+                self._variables.assign(assignment)
+            if words and name != "local":
+                self._export(command, words)
+        elif name == "cd" and len(words) > 1:
+            self._change_directory(words[-1])
+        elif name not in _NO_COMMANDS:
+            yield self._command(command, words)
+
+    def _export(self, command: SimpleCommand, words: tuple[Word, ...]) -> None:
+        named = [argument.text for argument in self._variables.expand(words[1:])]
+        named += [assignment.name for assignment in command.assignments]
+        self._exported |= dict.fromkeys(name for name in named if not name.startswith("-"))
+        if len(self._exported) > _MOST_EXPORTED:
+            raise ImportFaultError(f"exports more than {_MOST_EXPORTED} variables")
+
+    def _change_directory(self, word: Word) -> None:
+        target = self._variables.joined(word)
+        if not target.is_known or len(self._directory or "") > _MOST_DIRECTORY:
+            self._directory = None
+        elif target.text.startswith(("/", "~")):
+            self._directory = target.text
+        elif self._directory is not None:
+            self._directory = f"{self._directory}/{target.text}"
+
+    def _command(self, command: SimpleCommand, words: tuple[Word, ...]) -> ServerCommand:
+        before: dict[str, Argument] = {}
+        for assignment in command.assignments:
+            if isinstance(assignment.value, Word):
+                before[assignment.name] = self._variables.joined(assignment.value)
+        left_out = [
+            setting(redirection, DispositionKind.DROPPED, "the unit's output goes to the journal")
+            for redirection in command.redirections
+        ]
+        if reason := _LATER.get(command.end):
+            left_out.append(setting(command.end, DispositionKind.CHANGED, reason))
+        return replace(
+            self._base,
+            origin=self._base.origin or f"line {command.line}",
+            argv=tuple(self._variables.expand(words)),
+            environment=self._variables.snapshot(self._exported) | before,
+            directory=self._directory,
+            dispositions=(*self._base.dispositions, *left_out),
+        )
+
+
+def _without_keywords(words: tuple[Word, ...]) -> tuple[Word, ...]:
+    """Return the words of a command after ``if``, ``then`` and the like."""
+    for place, word in enumerate(words):
+        if not any(word.is_keyword(keyword) for keyword in KEYWORDS):
+            return words[place:]
+    return ()

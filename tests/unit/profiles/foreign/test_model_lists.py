@@ -1,8 +1,8 @@
-"""Presets of llama-server, llama-swap's configuration and compose files: what each of their keys means."""
+"""Presets of llama-server and llama-swap's configuration: what each of their keys means."""
 
 import pytest
 
-from appliance.profiles.foreign.preset_file import read_presets
+from appliance.profiles.foreign.model_lists import read_presets
 from appliance.profiles.foreign.server_command import DispositionKind, ImportFaultError
 from tests.fakes.imports import extra_words, fates, imported, one_draft, values
 
@@ -159,67 +159,3 @@ def test_macros_that_explode(macros: str, reason: str) -> None:
     """Macros that would make endless text are refused."""
     with pytest.raises(ImportFaultError, match=reason):
         imported(f"macros: {macros}\nmodels: {{m: {{cmd: '${{a}}'}}}}", "a.yaml")
-
-
-def compose(service: str, more: str = "") -> str:
-    """Return a compose file with one service of vLLM."""
-    return f"services:\n  a:\n    image: vllm/vllm-openai\n{service}\n{more}"
-
-
-@pytest.mark.parametrize(
-    ("service", "key", "value"),
-    [
-        ("    command: --model a/b --max-model-len ${L:-4096}", "ctx", 4096),
-        ("    command: [--model, a/b, --max-model-len, 4096]", "ctx", 4096),
-        ("    command: --model a/b\n    ports: [{published: 9000, target: 8000}]", "port", 9000),
-        ("    command: --model a/b\n    ports: [{target: 8000}, '9001:8000']", "port", 9001),
-        ("    command: --model a/b\n    gpus: all", "gpus", "all"),
-        ("    command: --model a/b\n    gpus: [{count: 1}]", "gpus", [0]),
-        (
-            "    command: --model a/b\n    deploy: {resources: {reservations: {devices: [x, {}, {device_ids: ['1']}]}}}",
-            "gpus",
-            [1],
-        ),
-        ("    command: --model a/b\n    environment: {A: 1, B: }", "env.A", "1"),
-        ("    command: --model a/b\n    environment: ['A=$$1', B, [x]]", "env.A", "$1"),
-        (
-            "    command: --model /m/x\n    volumes: [{type: bind, source: /s, target: /m}, [x]]",
-            "model",
-            "/s/x",
-        ),
-        ("    command: --model a/b --seed $$X", "engine", "vllm"),
-    ],
-)
-def test_keys_of_compose_files(service: str, key: str, value: object) -> None:
-    """Command, ports, variables, mounts and devices of a service are the profile's."""
-    assert values(one_draft(compose(service), "a.yaml"))[key] == value
-
-
-@pytest.mark.parametrize(
-    ("options", "model"),
-    [("driver_opts: {device: /s}", "/s/x"), ("driver: local", None)],
-)
-def test_named_volumes(options: str, model: str | None) -> None:
-    """A named volume is known where the file binds it to a directory."""
-    service = "    command: --model /m/x\n    volumes: ['v:/m', '/only']"
-    found = imported(compose(service, f"volumes: {{v: {{{options}}}}}"), "a.yaml")
-    if model is None:
-        assert "in the volume v" in found.refusals[0].reason
-    else:
-        assert values(found.drafts[0])["model"] == model
-
-
-def test_other_files_of_compose_files_are_not_read() -> None:
-    """Includes, extensions and files of variables are named and not opened."""
-    text = compose(
-        "    command: --model a/b\n    extends: {file: b.yaml}\n    env_file: .env\n    cap_add: [x]",
-        "include: [c.yaml]",
-    )
-    dropped = fates(one_draft(text, "a.yaml"), DispositionKind.DROPPED)
-    assert {"include", "extends", "env_file", "cap_add"} <= dropped.keys()
-    assert all("another file is not read" in dropped[k] for k in ("include", "extends", "env_file"))
-
-
-def test_services_that_are_no_tables() -> None:
-    """A service that is no table is passed over."""
-    assert imported("services: {a: 1}\nvolumes: 1", "a.yaml").drafts == ()

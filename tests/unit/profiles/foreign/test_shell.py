@@ -10,12 +10,8 @@ from appliance.profiles.foreign.server_command import (
     DispositionKind,
     ImportFaultError,
     ServerCommand,
-    known,
 )
-from appliance.profiles.foreign.shell_script import read_script
-from appliance.profiles.foreign.shell_syntax import Word
-from appliance.profiles.foreign.shell_variables import Variables, interpolated
-from appliance.profiles.foreign.shell_words import commands_of
+from appliance.profiles.foreign.shell import Variables, Word, commands_of, interpolated, read_script
 
 BASE = ServerCommand(origin="")
 
@@ -200,10 +196,10 @@ def test_time_grows_with_the_length(piece: str) -> None:
 
 def test_variables_are_read_back() -> None:
     """One value is told by its name; an array and a variable without a value are not."""
-    variables = Variables({"A": known("1")})
+    variables = Variables({"A": Argument(text="1")})
     (assignment,) = commands_of("B=(1 2)")[0].assignments
     variables.assign(assignment)
-    assert variables.snapshot(["A", "B", "C"]) == {"A": known("1")}
+    assert variables.snapshot(["A", "B", "C"]) == {"A": Argument(text="1")}
 
 
 @pytest.mark.parametrize(
