@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 from appliance.model.names import is_profile_name
 from appliance.model.value_types import TypeName, shown
 from appliance.model.words import Mark
-from appliance.system.toml.tables import Duration, wrong
+from appliance.system.toml.tables import Duration, Rules, wrong
 
 _SPAN: Final = re.compile(r"([01]\d|2[0-3]):[0-5]\d-([01]\d|2[0-3]):[0-5]\d\Z")
 _MOST_URL: Final = 1024
@@ -119,7 +119,7 @@ class WatchSettings(BaseModel):
     unit: Annotated[str, AfterValidator(_unit), TypeName("unit")] | None = Field(
         default=None, description="unit of this box that is active; this or `url`"
     )
-    mark: Mark = Field(
+    mark: Annotated[Mark, Rules(Mark)] = Field(
         default=Mark.LIVE,
         description="mark at first; `appliance mark` changes it, and the file no longer does",
     )

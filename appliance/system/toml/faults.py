@@ -34,9 +34,6 @@ _LIMITS: Final[Mapping[str, tuple[str, str]]] = {
     "less_than_equal": ("le", "at most {}"),
 }
 
-_WORDS: Final = frozenset({"literal_error", "enum"})
-"""Errors of a value that has to be one of several words."""
-
 MOST_FAULTS: Final = 40
 """Most faults reported of one file: a file of twenty thousand unknown keys is no misspelt
 profile."""
@@ -84,10 +81,10 @@ def _about_value(details: ErrorDetails, where: Where, value: object) -> str:
     if kind in _LIMITS:
         key, phrase = _LIMITS[kind]
         wanted = phrase.format(shown(context[key]))
-    elif kind in _WORDS:
+    elif kind == "literal_error":
         wanted = str(context["expected"]).replace("'", '"')
     if wanted is not None:
-        closest = _closest(value, wanted) if kind in _WORDS else ""
+        closest = _closest(value, wanted) if kind == "literal_error" else ""
         return f"{name} is {wanted}, not {shown(value)}{closest}"
     return f"{name} {details['msg']}"
 
