@@ -16,8 +16,7 @@ from typing import Final
 
 from appliance.model.gateway import Key, Refusal, Routed, Standing, State
 from appliance.model.json_reader import decode_json
-from appliance.routing.model_list import encode_model, encode_model_list
-from appliance.routing.model_names import ModelDirectory, readiness
+from appliance.routing.model_names import ModelDirectory, encode_model, encode_model_list, readiness
 from appliance.routing.refusals import profile_not_applied
 from appliance.system.files.regular import read_small_file, replace_volatile
 from appliance.wire.gateway import decode_state, encode_state

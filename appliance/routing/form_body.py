@@ -9,9 +9,8 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from appliance.routing.body_changes import BodyChanges, Cut, Pieces, splice
-from appliance.routing.json_scanner import BodyError
-from appliance.routing.long_json import run_steps
+from appliance.routing.json_body import BodyChanges, Cut, Pieces, splice
+from appliance.routing.json_scanner import BodyError, run_steps
 
 _MOST_PARTS: Final = 1000
 _LONGEST_HEAD: Final = 8 << 10

@@ -1,11 +1,15 @@
-"""Origin policy: without a key, programs of this machine are served, and web pages are not.
+"""Origin policies of the gateway and of the web process: which web pages of a browser are served.
 
-A page whose origin is allowed may also read what it gets, with a key or without one.
+The gateway serves programs of this machine without a key, and web pages not. A page whose origin is
+allowed may also read what it gets, with a key or without one.
 
 A browser on this machine lets every page that it shows send requests to 127.0.0.1. Three headers
 tell them apart: ``Origin`` and ``Sec-Fetch-Site`` (Fetch standard), which no page can forge, and
 ``Host``, which is the page's own name once that name has been made to resolve to 127.0.0.1 (DNS
 rebinding). Programs send none of the first two, and a name that is this machine's.
+
+Programs of the machine reach the gateway by whatever address they have. The web process has a few exact
+names: with another one a web page elsewhere could read what it shows.
 """
 
 from collections.abc import Iterable
@@ -97,3 +101,40 @@ def _address(name: str) -> IPv4Address | IPv6Address | None:
 def _is_loopback_name(name: str) -> bool:
     address = _address(name)
     return _is_localhost(name) or (address is not None and is_loopback(str(address)))
+
+
+LOCAL_NAMES: Final = ("localhost", "127.0.0.1", "::1")
+_SCHEMES: Final = ("http://", "https://")
+_FROM_HERE: Final = frozenset({"same-origin", "none"})
+"""Values of Sec-Fetch-Site for a request of our own page, and of the person at the browser."""
+
+
+@dataclass(frozen=True, slots=True)
+class SameOriginPolicy:
+    """Policy of the web process: its own host names, and the pages that may ask for a change."""
+
+    names: frozenset[str]
+
+    @classmethod
+    def of(cls, names: Iterable[str]) -> "SameOriginPolicy":
+        """Return the policy of this machine's own names and further ones."""
+        return cls(frozenset({*LOCAL_NAMES, *(name.lower() for name in names)}))
+
+    def knows(self, host: str) -> bool:
+        """Tell whether a header ``Host`` names this machine; its port may be that of a tunnel."""
+        return host_name(host.strip(" \t").lower()) in self.names
+
+    def may_change(self, host: str, origin: str | None, site: str | None) -> bool:
+        """Tell whether a request that changes something comes from our own page, or from a program.
+
+        Args:
+            host: Header ``Host``.
+            origin: Header ``Origin``; None: absent.
+            site: Header ``Sec-Fetch-Site``; None: absent. A page can forge neither (Fetch standard).
+        """
+        if site is not None and site.strip(" \t").lower() not in _FROM_HERE:
+            return False
+        if origin is None:
+            return True
+        own = host.strip(" \t").lower()
+        return origin.strip(" \t").lower() in {scheme + own for scheme in _SCHEMES}

@@ -16,7 +16,7 @@ from starlette.responses import Response
 from appliance import __version__
 from appliance.model.errors import ApplianceError
 from appliance.model.wording import short
-from appliance.routing.same_origin import SameOriginPolicy
+from appliance.routing.origin_policy import SameOriginPolicy
 from appliance.web.acting.box_actions import BoxActions
 from appliance.web.acting.prompt_trials import PromptTrials
 from appliance.web.acting.request_operator import RequestOperators

@@ -13,7 +13,7 @@ from appliance.daemon_main import ToldToEndError, run_daemon, until_told
 from appliance.model.errors import UnitError
 from appliance.model.names import WEB_SOCKET_UNIT
 from appliance.model.web_addresses import WebAddresses
-from appliance.routing.same_origin import SameOriginPolicy
+from appliance.routing.origin_policy import SameOriginPolicy
 from appliance.settings.snapshot import SettingsSnapshot
 from appliance.system.garbage import freeze_garbage
 from appliance.system.kernel.peers import Peers

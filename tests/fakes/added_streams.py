@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from appliance.model.gateway import Api, Refusal
 from appliance.routing import refusals
-from appliance.routing.error_format import encode_error_event, encode_sign_of_life
+from appliance.routing.refusals import encode_error_event, encode_sign_of_life
 
 MODEL: Final = "genesis"
 NOW_UNIX_S: Final = 1.0

@@ -2,10 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 
-from appliance.routing.body_changes import Pieces, compile_changes
 from appliance.routing.form_body import parse_form
-from appliance.routing.json_body import JsonBody, parse_json_in_steps
-from appliance.routing.long_json import run_steps
+from appliance.routing.json_body import JsonBody, Pieces, compile_changes, parse_json_in_steps
+from appliance.routing.json_scanner import run_steps
 
 
 def parse_json(body: bytes) -> JsonBody:

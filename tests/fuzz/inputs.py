@@ -11,7 +11,7 @@ import random
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from appliance.routing.body_changes import LONG_BYTES
+from appliance.routing.json_body import LONG_BYTES
 from appliance.routing.json_scanner import _SHORT_BYTES
 from tests.fakes.zstd import zstd
 from tests.smuggling.corpus import REQUESTS

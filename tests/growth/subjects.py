@@ -20,8 +20,8 @@ from appliance.model.operators import OperatorToken
 from appliance.model.patch_report import missing
 from appliance.model.profile import Endpoint
 from appliance.routing import url_paths
-from appliance.routing.body_changes import LONG_BYTES, compile_changes
 from appliance.routing.form_body import parse_form
+from appliance.routing.json_body import LONG_BYTES, compile_changes
 from appliance.routing.json_scanner import BodyError
 from appliance.routing.model_names import ModelDirectory
 from appliance.routing.origin_policy import OriginPolicy

@@ -14,8 +14,8 @@ _WORD = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 
 
 KNOWN = {
-    "appliance.routing.long_json._between": "nothing follows, so nothing can fail",
-    "appliance.routing.long_json._text": "nothing follows, so nothing can fail",
+    "appliance.routing.json_scanner._between": "nothing follows, so nothing can fail",
+    "appliance.routing.json_scanner._text": "nothing follows, so nothing can fail",
 }
 """Expressions that could take their text in two ways, with the reason why they never try."""
 

@@ -21,7 +21,7 @@ from appliance.gateway.routing_table import RoutingTable
 from appliance.gateway.upstream import engine_connection
 from appliance.model.gateway import Limits, Routed, Standing, State
 from appliance.model.profile import Endpoint
-from appliance.routing import body_changes, json_body, json_scanner, long_json
+from appliance.routing import json_body, json_scanner
 from tests.fakes.zstd import zstd
 from tests.fuzz.answers import Told, read_answers
 from tests.fuzz.targets import Engine, settle
@@ -33,10 +33,10 @@ THRESHOLDS: Final = (
     client_connection._SMALL_BYTES,
     client_connection._AHEAD_BYTES,
     request_parser._SLICE_BYTES,
-    body_changes.LONG_BYTES,
+    json_body.LONG_BYTES,
     json_body._LARGEST_INSIDE,
     engine_connection._LARGE_BYTES,
-    long_json._DECODED_BYTES,
+    json_scanner._DECODED_BYTES,
     LIMITS.body_bytes,
 )
 """Sizes in bytes at which a body takes another way, or is refused."""

@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from appliance.routing.form_body import parse_form
-from appliance.routing.json_body import BodyError
+from appliance.routing.json_scanner import BodyError
 from tests.fakes.body_parsing import change_form, change_json, parse_json
 
 ACTED: Final = ("model", "stream", "seed", "kwargs", "ü")

@@ -6,9 +6,9 @@ from typing import Final
 
 from appliance.gateway.http.request_head import RequestHead
 from appliance.model.gateway import Api, Refusal
-from appliance.routing.body_changes import LONG_BYTES
 from appliance.routing.form_body import FormBody, parse_form, parse_form_in_steps
-from appliance.routing.json_body import BodyError, JsonBody, parse_json_in_steps
+from appliance.routing.json_body import LONG_BYTES, JsonBody, parse_json_in_steps
+from appliance.routing.json_scanner import BodyError
 from appliance.routing.refusals import bad_request
 
 _OTHER: Final = Api.OTHER

@@ -25,10 +25,9 @@ from appliance.gateway.relay.scan_queue import Scan
 from appliance.gateway.upstream.engine_connection import EngineConnection
 from appliance.gateway.upstream.pool import Upstream
 from appliance.model.gateway import Api, Key, Refusal, Routed
-from appliance.routing.body_changes import LONG_BYTES, Pieces
 from appliance.routing.form_body import FormBody
-from appliance.routing.json_body import BodyError, JsonBody
-from appliance.routing.json_scanner import scan_plain_object
+from appliance.routing.json_body import LONG_BYTES, JsonBody, Pieces
+from appliance.routing.json_scanner import BodyError, scan_plain_object
 from appliance.routing.refusals import (
     ENGINE_FAILED,
     ENGINE_UNREACHABLE,

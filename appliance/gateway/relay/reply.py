@@ -22,12 +22,12 @@ from appliance.gateway.http.request_head import PreflightRequest, RequestHead
 from appliance.gateway.http.response_head import Framing, ResponseHead
 from appliance.model.gateway import Api, Refusal
 from appliance.model.json_reader import decode_json
-from appliance.routing.error_format import (
+from appliance.routing.refusals import (
     encode_error,
     encode_error_event,
     encode_sign_of_life,
+    engine_error,
 )
-from appliance.routing.refusals import engine_error
 
 if TYPE_CHECKING:
     from appliance.gateway.downstream.client_connection import ClientConnection

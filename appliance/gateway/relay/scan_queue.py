@@ -13,7 +13,7 @@ from typing import Final, Generic, TypeVar
 from appliance.gateway.callback_guard import end_faulty
 from appliance.gateway.http.request_body import body_refusal
 from appliance.model.gateway import Refusal
-from appliance.routing.json_body import BodyError
+from appliance.routing.json_scanner import BodyError
 from appliance.routing.refusals import GATEWAY_FAULT
 
 _Result_co = TypeVar("_Result_co", covariant=True)

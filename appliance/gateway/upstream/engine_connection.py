@@ -29,7 +29,7 @@ from appliance.gateway.http.response_head import Framing, ResponseHead
 from appliance.gateway.http.response_parser import ResponseParser
 from appliance.gateway.upstream.read_budget import COUNTED_BYTES
 from appliance.model.gateway import Refusal
-from appliance.routing.body_changes import Pieces
+from appliance.routing.json_body import Pieces
 from appliance.routing.refusals import GATEWAY_FAULT
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from appliance.gateway.upstream.engine_connection import EngineConnection, Upstr
 from appliance.gateway.upstream.read_budget import ReadBudget
 from appliance.gateway.write_batch import WriteBatch
 from appliance.model.gateway import Limits, Routed
-from appliance.routing.body_changes import BodyChanges, compile_changes
+from appliance.routing.json_body import BodyChanges, compile_changes
 from appliance.routing.refusals import GATEWAY_FAULT
 
 _MOST_IDLE: Final = 256

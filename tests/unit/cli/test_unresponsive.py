@@ -15,8 +15,7 @@ from appliance.model.gateway import Routed, Standing, State
 from appliance.model.profile import Endpoint
 from appliance.presentation.health_sections import alert_section, with_alerts
 from appliance.presentation.status_markdown import markdown_lines
-from appliance.routing.model_list import encode_model, encode_model_list
-from appliance.routing.model_names import ModelDirectory
+from appliance.routing.model_names import ModelDirectory, encode_model, encode_model_list
 from appliance.status.document import AlertSection
 from appliance.status.profile_verdict import profile_exit
 from appliance.web.api.resources import unready, whole_status

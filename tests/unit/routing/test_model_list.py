@@ -9,8 +9,7 @@ import pytest
 
 from appliance.model.gateway import Key, ModelCard, Refusal, Routed, Standing, State
 from appliance.model.profile import Endpoint
-from appliance.routing.model_list import encode_model, encode_model_list
-from appliance.routing.model_names import ModelDirectory
+from appliance.routing.model_names import ModelDirectory, encode_model, encode_model_list
 
 BOX = ModelDirectory(
     {

@@ -10,8 +10,7 @@ from openai import AsyncOpenAI
 
 from appliance.model.gateway import ModelCard, Routed, Standing, State
 from appliance.model.profile import Endpoint
-from appliance.routing.model_list import encode_model, encode_model_list
-from appliance.routing.model_names import ModelDirectory
+from appliance.routing.model_names import ModelDirectory, encode_model, encode_model_list
 from tests.fakes.engine_server import EngineServer, answering, sized
 from tests.fakes.model_lists import LLAMA_ROUTER, LLAMA_SWAP, read_like_open_webui
 
@@ -24,8 +23,8 @@ BOX = ModelDirectory(
         for name in ("genesis", "aeon", "broken")
     }
 )
-NOW = State(standings={"genesis": Standing.SERVING}, failed=frozenset({"broken"}))
-OURS: Mapping[str, Any] = json.loads(encode_model_list(BOX, NOW))
+CURRENT = State(standings={"genesis": Standing.SERVING}, failed=frozenset({"broken"}))
+OURS: Mapping[str, Any] = json.loads(encode_model_list(BOX, CURRENT))
 LISTS = pytest.mark.parametrize(
     "answer", [OURS, LLAMA_ROUTER, LLAMA_SWAP], ids=["ours", "llama-server", "llama-swap"]
 )
@@ -78,7 +77,7 @@ async def test_the_openai_client_reads_all_lists_alike(answer: Mapping[str, Any]
 
 async def test_the_openai_client_reads_one_entry() -> None:
     """The client's ``retrieve`` gives the context of a model."""
-    body = encode_model("genesis", BOX, NOW)
+    body = encode_model("genesis", BOX, CURRENT)
     assert isinstance(body, bytes)
     async with answered(body) as client:
         model = await client.models.retrieve("genesis")

@@ -9,7 +9,7 @@ import pytest
 from fastapi.routing import APIRoute
 from starlette.routing import Route, Router
 
-from appliance.routing.same_origin import SameOriginPolicy
+from appliance.routing.origin_policy import SameOriginPolicy
 from appliance.web.application import make_application
 from appliance.web.box_documents import BoxDocuments
 from appliance.web.request_guard import MOST_BODY, SECURITY_HEADERS

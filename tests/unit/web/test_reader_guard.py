@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from appliance.model.errors import BusyError, UnreachableError
-from appliance.routing.same_origin import SameOriginPolicy
+from appliance.routing.origin_policy import SameOriginPolicy
 from appliance.web.api.stream import KEEP_ALIVE_S
 from appliance.web.application import make_application
 from appliance.web.box_documents import BoxDocuments

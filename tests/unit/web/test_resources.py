@@ -10,7 +10,7 @@ import pytest
 
 from appliance.model.errors import ApplianceError, BusyError, StoreError, UnreachableError
 from appliance.model.words import Series
-from appliance.routing.same_origin import SameOriginPolicy
+from appliance.routing.origin_policy import SameOriginPolicy
 from appliance.web.application import make_application
 from appliance.web.box_documents import BoxDocuments, Document
 from appliance.wire.alert_requests import (

@@ -7,7 +7,7 @@ import pytest
 from appliance.gateway.http import request_body, request_head
 from appliance.gateway.http.request_head import RequestHead
 from appliance.model.gateway import Refusal
-from appliance.routing.json_body import BodyError
+from appliance.routing.json_scanner import BodyError
 from tests.unit.routing.test_form_body import KIND, field, form
 
 JSON = '{"model": "a", "temperature": 2}'

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from appliance.gateway.keys import KeyRing
 from appliance.model.gateway import Routed, Standing, State
 from appliance.model.profile import Adapter, Endpoint, Handling
-from appliance.routing.body_changes import LONG_BYTES
+from appliance.routing.json_body import LONG_BYTES
 from appliance.routing.model_names import routed
 from appliance.routing.origin_policy import OriginPolicy
 from tests.fakes.engine_server import (

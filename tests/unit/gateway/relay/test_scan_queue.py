@@ -8,7 +8,7 @@ from functools import partial
 
 from appliance.gateway.relay.scan_queue import ScanQueue
 from appliance.model.gateway import Refusal
-from appliance.routing.json_body import BodyError
+from appliance.routing.json_scanner import BodyError
 
 
 class Large:

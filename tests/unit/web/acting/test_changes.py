@@ -11,7 +11,7 @@ import pytest
 from appliance.model.errors import BusyError, UnreachableError
 from appliance.model.record import Record
 from appliance.model.words import Mark
-from appliance.routing.same_origin import SameOriginPolicy
+from appliance.routing.origin_policy import SameOriginPolicy
 from appliance.web.application import OPENAPI_PATH, make_application
 from appliance.wire.alert_requests import (
     AckRequest,

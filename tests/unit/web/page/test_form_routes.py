@@ -9,7 +9,7 @@ import pytest
 from appliance.model.errors import BusyError
 from appliance.model.record import Record
 from appliance.model.words import Mark
-from appliance.routing.same_origin import SameOriginPolicy
+from appliance.routing.origin_policy import SameOriginPolicy
 from appliance.web.application import make_application
 from appliance.web.box_documents import BoxDocuments
 from appliance.web.page.page_documents import FocusDocuments

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from appliance.model.errors import ApplianceError, BackendError, BusyError
-from appliance.routing.same_origin import SameOriginPolicy
+from appliance.routing.origin_policy import SameOriginPolicy
 from appliance.web.acting.prompt_trials import MOST_PROMPT
 from appliance.web.application import make_application
 from appliance.web.box_documents import BoxDocuments
