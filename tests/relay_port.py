@@ -4,6 +4,7 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from appliance.gateway.downstream.client_connection import ClientConnection
 from appliance.gateway.downstream.listeners import Acceptor
 from appliance.gateway.relay.relay import Relay
 
@@ -18,7 +19,7 @@ def relay_port(relay: Relay, *, loopback: bool = True) -> Iterator[int]:
     """
     with socket.create_server(("127.0.0.1", 0), backlog=100) as listener:
         acceptor = Acceptor(
-            listener, lambda _: relay.connection(loopback=loopback), relay.peers.owner_of
+            listener, lambda _: ClientConnection(relay, loopback=loopback), relay.peers.owner_of
         )
         try:
             yield listener.getsockname()[1]

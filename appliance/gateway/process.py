@@ -23,6 +23,7 @@ from typing import Any, Final
 import uvloop
 
 from appliance.gateway.configuration import AllowedPaths, GatewayFiles
+from appliance.gateway.downstream.client_connection import ClientConnection
 from appliance.gateway.downstream.handshakes import Handshake
 from appliance.gateway.downstream.listeners import ListenAddress, Listeners
 from appliance.gateway.handover import Handover, HandoverError, Successor, parse_handover
@@ -179,7 +180,7 @@ class GatewayProcess:
 
     async def _serve_page(self, listener: socket.socket) -> None:
         """Serve the web process as a client that needs no key: it has checked the operator's token."""
-        client = partial(self._relay.connection, loopback=True)
+        client = partial(ClientConnection, self._relay, loopback=True)
         server = await asyncio.get_running_loop().create_unix_server(client, sock=listener)
         try:
             await asyncio.get_running_loop().create_future()
@@ -215,7 +216,7 @@ class GatewayProcess:
         # Logged once, and again only after there was a key: any machine can try to connect.
         self._logged_closed = self._logged_closed and self._keys.empty
         trusted = address.is_loopback and not self._configuration.keys_always
-        connection = self._relay.connection(loopback=trusted, local=address.is_loopback)
+        connection = ClientConnection(self._relay, loopback=trusted, local=address.is_loopback)
         if context is None or address.is_loopback:
             return connection
         Handshake(accepted, self._relay, connection).start(context)

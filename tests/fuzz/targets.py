@@ -7,6 +7,7 @@ import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from appliance.gateway.downstream.client_connection import ClientConnection
 from appliance.gateway.keys import KeyRing
 from appliance.gateway.meter import Meter
 from appliance.gateway.relay.relay import Relay
@@ -118,7 +119,7 @@ async def _ask(world: World, given: Input) -> None:
     relay = new_relay()
     engine = Engine(late=bool(given.how & 4), leaves=bool(given.how & 8))
     world.engine = engine.hear
-    client = End(relay.connection(loopback=True))
+    client = End(ClientConnection(relay, loopback=True))
     for piece in given.pieces():
         client.say(piece)
         await settle()
@@ -197,7 +198,7 @@ async def _answer(world: World, given: Input) -> None:
     kind = given.how % len(_REQUESTS)
     asked: list[End] = []
     world.engine = lambda end, _: asked.append(end)
-    client = End(relay.connection(loopback=True))
+    client = End(ClientConnection(relay, loopback=True))
     client.say(_REQUESTS[kind])
     await settle()
     must(len(asked) == 1, "the request did not get there")

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from appliance.gateway.downstream import client_connection
+from appliance.gateway.downstream.client_connection import ClientConnection
 from appliance.gateway.http import request_parser
 from appliance.gateway.keys import KeyRing
 from appliance.gateway.meter import Meter
@@ -144,7 +145,7 @@ class Stage:
 
     async def _ask(self, pieces: list[bytes]) -> Told:
         self.world.engine = self.engine.hear
-        client = End(self.relay.connection(loopback=True))
+        client = End(ClientConnection(self.relay, loopback=True))
         for piece in pieces:
             client.say(piece)
             await settle()

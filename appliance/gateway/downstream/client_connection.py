@@ -15,7 +15,7 @@ import asyncio
 from collections.abc import Generator
 from enum import IntEnum
 from math import inf
-from typing import TYPE_CHECKING, Final, cast
+from typing import Final, cast
 
 from appliance.gateway.callback_guard import end_faulty, guarded
 from appliance.gateway.downstream.socket_options import has_left, reset_on_close
@@ -25,6 +25,7 @@ from appliance.gateway.http.head_cache import CachedHead
 from appliance.gateway.http.request_head import RequestHead, find_origin, may_begin_head
 from appliance.gateway.http.request_parser import BODY_TURN_BYTES, IncomingBody, parse_request_head
 from appliance.gateway.relay.exchange import Exchange
+from appliance.gateway.relay.relay import LAST_REQUEST_S, Relay
 from appliance.gateway.relay.reply import build_error_response
 from appliance.gateway.relay.scan_queue import Scan
 from appliance.model.gateway import Key, Refusal
@@ -37,12 +38,6 @@ from appliance.routing.refusals import (
     TOO_SLOW,
 )
 
-if TYPE_CHECKING:
-    from appliance.gateway.relay.relay import Relay
-
-LAST_REQUEST_S: Final = 1.0
-"""Time for which a connection that is to end, unknown to its client, still takes a request: its
-response has `Connection: close`."""
 _AHEAD_BYTES: Final = 64 << 10
 _LOOK_S: Final = 0.1
 """Pause between two looks at a connection that is not read while its request is in exchange."""
@@ -104,7 +99,7 @@ class ClientConnection(asyncio.Protocol):
         "local",
     )
 
-    def __init__(self, relay: "Relay", *, loopback: bool, local: bool = True) -> None:
+    def __init__(self, relay: Relay, *, loopback: bool, local: bool = True) -> None:
         self._relay = relay
         self.local = local
         self._peer_owner = ""

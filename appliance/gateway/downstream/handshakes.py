@@ -12,14 +12,12 @@ import contextlib
 import logging
 import socket
 import ssl
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from appliance.gateway.callback_guard import guarded
+from appliance.gateway.relay.relay import Relay
 from appliance.model.gateway import Refusal
 from appliance.routing.fair_share import Share, ShareUse
-
-if TYPE_CHECKING:
-    from appliance.gateway.relay.relay import Relay
 
 _log = logging.getLogger(__name__)
 
@@ -41,7 +39,7 @@ class Handshake(asyncio.Protocol):
     def __init__(
         self,
         accepted: socket.socket,
-        relay: "Relay",
+        relay: Relay,
         protocol: asyncio.BaseProtocol,
     ) -> None:
         self._socket = accepted

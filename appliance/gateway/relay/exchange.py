@@ -11,7 +11,7 @@ and every call is a step. The module is long, because each step reads and change
 import asyncio
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from appliance.gateway.callback_guard import guarded
 from appliance.gateway.http import response_head
@@ -20,7 +20,8 @@ from appliance.gateway.http.request_head import RequestHead, build_engine_head
 from appliance.gateway.http.response_head import ResponseHead
 from appliance.gateway.http.usage_parser import parse_output_tokens
 from appliance.gateway.relay.protocols import REROUTED, Observation, RequestProgress
-from appliance.gateway.relay.reply import TAIL_BYTES, Reply, ReplyStage
+from appliance.gateway.relay.relay import Relay
+from appliance.gateway.relay.reply import TAIL_BYTES, Reply, ReplyClient, ReplyStage
 from appliance.gateway.relay.scan_queue import Scan
 from appliance.gateway.upstream.engine_connection import EngineConnection
 from appliance.gateway.upstream.pool import Upstream
@@ -36,10 +37,6 @@ from appliance.routing.refusals import (
     model_not_ready,
     websocket_refused,
 )
-
-if TYPE_CHECKING:
-    from appliance.gateway.downstream.client_connection import ClientConnection
-    from appliance.gateway.relay.relay import Relay
 
 _RETRY_S: Final = 0.1
 """Pause between two attempts to connect, until the supervisor has sent a new state."""
@@ -76,6 +73,39 @@ _SHOWN: Final = {
     _RESPONDING: "answering",
     _TUNNEL: "tunnel",
 }
+
+
+class ExchangeClient(ReplyClient, Protocol):
+    """Connection of the client, as far as an exchange uses it."""
+
+    @property
+    def owner(self) -> str:
+        """Return the owner of the connection: a key, a user of this machine, or another machine."""
+        ...
+
+    def write_whole(self, response: bytes, *, close: bool) -> None:
+        """Write a whole response, and go on to the next request, or close."""
+        ...
+
+    def response_finished(self, *, close: bool) -> None:
+        """Go on to the next request after a complete response, or close."""
+        ...
+
+    def start_tunnel(self) -> None:
+        """Relay bytes of another protocol from now on."""
+        ...
+
+    def block_reading(self, *, blocked: bool) -> None:
+        """Stop reading, or continue."""
+        ...
+
+    def break_off(self) -> None:
+        """Break the connection, so that the client notices an incomplete response."""
+        ...
+
+    def leave(self, exchange: "Exchange") -> None:
+        """Break the connection, unless it has gone on to another request."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,8 +153,8 @@ class Exchange:
 
     def __init__(
         self,
-        relay: "Relay",
-        client: "ClientConnection",
+        relay: Relay,
+        client: ExchangeClient,
         head: RequestHead,
         body: bytes,
         key: Key | None,

@@ -9,7 +9,7 @@ be an error.
 
 import asyncio
 from math import inf
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from appliance.gateway.callback_guard import end_faulty
 from appliance.gateway.routing_table import RoutingTable
@@ -17,8 +17,37 @@ from appliance.model.gateway import Limits, Refusal
 from appliance.routing.fair_share import Share, ShareUse, choose_evictions
 from appliance.routing.refusals import QUEUE_FULL, WAIT_TOO_LONG
 
-if TYPE_CHECKING:
-    from appliance.gateway.relay.exchange import Exchange
+
+class HeldRequest(Protocol):
+    """Request that waits: an exchange, as far as the queue uses it."""
+
+    streams: bool
+    """Whether the client asks for a stream of events."""
+
+    @property
+    def owner(self) -> str:
+        """Return the owner of the client's connection."""
+        ...
+
+    def advance(self) -> None:
+        """Route the request again, after a change or a pause."""
+        ...
+
+    def show_life(self) -> None:
+        """Send a sign of life to the client of a held stream."""
+        ...
+
+    def refuse(self, why: Refusal) -> None:
+        """Refuse the request; no other response may follow."""
+        ...
+
+    def end_after_fault(self) -> None:
+        """Refuse the request with `GATEWAY_FAULT`, or break off what has begun."""
+        ...
+
+    def abort(self) -> None:
+        """Close the connection now."""
+        ...
 
 
 class _Entry:
@@ -38,7 +67,7 @@ class HoldQueue:
     def __init__(self, router: RoutingTable, limits: Limits) -> None:
         self._router = router
         self._limits = limits
-        self._entries: dict[Exchange, _Entry] = {}
+        self._entries: dict[HeldRequest, _Entry] = {}
         self._refused: set[str] = set()
         """Owners for whom no other request was evicted since one last left the queue."""
         self._worker: asyncio.Task[None] | None = None
@@ -49,11 +78,11 @@ class HoldQueue:
     def __len__(self) -> int:
         return len(self._entries)
 
-    def requests(self) -> "tuple[Exchange, ...]":
+    def requests(self) -> tuple[HeldRequest, ...]:
         """Return the requests that wait."""
         return tuple(self._entries)
 
-    def add(self, held: "Exchange") -> None:
+    def add(self, held: HeldRequest) -> None:
         """Hold a request; refuse it when the queue is full."""
         entry, self._rerouted = self._rerouted, None
         if entry is None:
@@ -67,7 +96,7 @@ class HoldQueue:
         if self._worker is None:
             self._worker = asyncio.get_running_loop().create_task(self._work())
 
-    def _make_room(self, newcomer: "Exchange") -> bool:
+    def _make_room(self, newcomer: HeldRequest) -> bool:
         """Evict the newest request of the owner with the most; False: no owner has more."""
         if newcomer.owner in self._refused:
             return False
@@ -80,7 +109,7 @@ class HoldQueue:
             self._refused.add(newcomer.owner)
         return bool(evicted)
 
-    def remove(self, held: "Exchange") -> None:
+    def remove(self, held: HeldRequest) -> None:
         """Drop a request that no longer waits."""
         self._refused.clear()
         self._entries.pop(held, None)

@@ -1,7 +1,7 @@
 """Relay: clients on one side, engines on the other, and the state that all requests share.
 
 relay = Relay(router=…, observer=…, key_checker=…)
-Acceptor(listener, lambda _: relay.connection(loopback=True))
+Acceptor(listener, lambda _: ClientConnection(relay, loopback=True))
 """
 
 import asyncio
@@ -11,7 +11,6 @@ from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Final
 
 from appliance.gateway.callback_guard import end_faulty
-from appliance.gateway.downstream.client_connection import LAST_REQUEST_S, ClientConnection
 from appliance.gateway.http.request_head import RequestHead
 from appliance.gateway.http.response_head import build_cors_lines
 from appliance.gateway.relay.capacity import Capacity, CountedConnection
@@ -29,6 +28,9 @@ from appliance.routing.crash_record import CrashRecord
 from appliance.routing.origin_policy import OriginPolicy
 from appliance.system.kernel.peers import Peers
 
+LAST_REQUEST_S: Final = 1.0
+"""Time for which a connection that is to end, unknown to its client, still takes a request: its
+response has `Connection: close`."""
 _FLUSH_S: Final = 1.0
 _AHEAD_PER_TURN: Final = 4
 """Requests received ahead of their turn that are handled in each turn of the event loop; each may
@@ -91,15 +93,6 @@ class Relay:
         self._sweeping: asyncio.TimerHandle | None = None
         shortest = min(self.limits.head_s, self.limits.body_s, self.limits.idle_s)
         self._sweep_s = min(max(min(shortest, self.limits.stuck_s) / _SWEEPS, 0.02), 1.0)
-
-    def connection(self, *, loopback: bool, local: bool = True) -> ClientConnection:
-        """Return the protocol of a client.
-
-        Args:
-            loopback: Clients need no key here.
-            local: Clients are of this machine.
-        """
-        return ClientConnection(self, loopback=loopback, local=local)
 
     # Calls of operations.
 

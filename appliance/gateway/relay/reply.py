@@ -15,7 +15,7 @@ is broken off.
 
 from enum import Enum
 from time import time
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from appliance.gateway.http import response_head
 from appliance.gateway.http.request_head import PreflightRequest, RequestHead
@@ -28,9 +28,6 @@ from appliance.routing.refusals import (
     encode_sign_of_life,
     engine_error,
 )
-
-if TYPE_CHECKING:
-    from appliance.gateway.downstream.client_connection import ClientConnection
 
 TAIL_BYTES: Final = 8 << 10
 """Bytes at the end of a response body that the observer receives."""
@@ -46,6 +43,14 @@ _NO_CONTENT: Final = 204
 _UNAUTHORIZED: Final = 401
 _UPGRADE_REQUIRED: Final = 426
 _UNSUPPORTED: Final = 415
+
+
+class ReplyClient(Protocol):
+    """Connection of the client, as far as a reply uses it."""
+
+    def write(self, data: bytes) -> None:
+        """Write bytes, unless the connection is lost."""
+        ...
 
 
 class ReplyStage(Enum):
@@ -82,7 +87,7 @@ class Reply:
         "status",
     )
 
-    def __init__(self, client: "ClientConnection", head: RequestHead, *, close: bool) -> None:
+    def __init__(self, client: ReplyClient, head: RequestHead, *, close: bool) -> None:
         self._client = client
         self._head = head
         self.close = close

@@ -6,7 +6,7 @@ nothing. Ids are of this process: another one never takes one of them for a requ
 
 import os
 from collections.abc import Iterable, Mapping
-from itertools import count
+from itertools import chain, count
 from typing import Final
 from weakref import WeakKeyDictionary
 
@@ -52,11 +52,9 @@ class RequestList:
         return self._ids.setdefault(exchange, f"{self._prefix}-{next(self._numbers)}")
 
     def _exchanges(self) -> Iterable[Exchange]:
-        yield from self._relay.hold_queue.requests()
-        for upstream in self._relay.upstreams.values():
-            for request in upstream.in_flight:
-                if isinstance(request, Exchange):
-                    yield request
+        upstreams = self._relay.upstreams.values()
+        requests = chain(self._relay.hold_queue.requests(), *(one.in_flight for one in upstreams))
+        return (one for one in requests if isinstance(one, Exchange))
 
 
 def _row(request_id: str, summary: RequestSummary) -> Mapping[str, object]:

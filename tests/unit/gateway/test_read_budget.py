@@ -5,6 +5,7 @@ from collections.abc import Callable, Coroutine, Iterator
 
 import pytest
 
+from appliance.gateway.downstream.client_connection import ClientConnection
 from appliance.gateway.upstream import read_budget
 from tests.fuzz.answers import read_answers
 from tests.fuzz.targets import new_relay, settle
@@ -39,7 +40,7 @@ class Streams:
     async def begin(self, world: World, count: int = COUNT) -> None:
         world.engine = lambda end, _: self.engines.append(end)
         relay = new_relay()
-        self.clients = [End(relay.connection(loopback=True)) for _ in range(count)]
+        self.clients = [End(ClientConnection(relay, loopback=True)) for _ in range(count)]
         for client in self.clients:
             client.say(ASKED)
         await settle()

@@ -20,6 +20,7 @@ from hypothesis.stateful import (
     rule,
 )
 
+from appliance.gateway.downstream.client_connection import ClientConnection
 from appliance.gateway.keys import KeyRing
 from appliance.gateway.lane.granted_lease import GrantedLease
 from appliance.gateway.lane.probe_exchange import ProbeExchange
@@ -154,7 +155,7 @@ class LaneMachine(RuleBasedStateMachine):
         head = f"POST /v1/x HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n"
         head += f"{TOKEN_HEADER}: {token}\r\n" if token else ""
         with self.running():
-            client = End(self.relay.connection(loopback=True))
+            client = End(ClientConnection(self.relay, loopback=True))
             client.say(head.encode() + b"\r\n" + body)
         return client
 
@@ -164,7 +165,7 @@ class LaneMachine(RuleBasedStateMachine):
         body = b'{"model":"%s"}' % _DOWN.encode()
         head = b"POST /v1/x HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body)
         with self.running():
-            client = End(self.relay.connection(loopback=True))
+            client = End(ClientConnection(self.relay, loopback=True))
             client.say(head + body)
         self.waiting.append(client)
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 
+from appliance.gateway.downstream.client_connection import ClientConnection
 from appliance.gateway.downstream.handshakes import Handshake
 from appliance.gateway.downstream.listeners import Acceptor
 from appliance.system.kernel.peers import UNKNOWN_OWNER
@@ -38,7 +39,7 @@ async def encrypted(context: ssl.SSLContext) -> AsyncIterator[tuple[Rig, int]]:
         port: int = listener.getsockname()[1]
 
         def shake_hands(accepted: socket.socket) -> None:
-            protocol = rig.relay.connection(loopback=False, local=False)
+            protocol = ClientConnection(rig.relay, loopback=False, local=False)
             Handshake(accepted, rig.relay, protocol).start(context)
 
         acceptor = Acceptor(listener, shake_hands, rig.relay.peers.owner_of)
