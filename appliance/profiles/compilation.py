@@ -30,7 +30,7 @@ from appliance.profiles.estimates.estimating import estimated
 from appliance.profiles.linting.header_traits import TraitsReader
 from appliance.profiles.request_handling import handling_of
 from appliance.switch.units.specs import UnitSpec
-from appliance.switch.verification.declaration import declared_facts
+from appliance.switch.verification import declared_facts
 
 _PROOF: Final = {
     Task.GENERATE: WarmUp.COMPLETION,

@@ -31,15 +31,15 @@ from appliance.status.document import (
     VerificationRow,
     WatchRow,
 )
-from appliance.status.outcome_text import BY_HAND, rival_end_text, stop_text
 from appliance.status.profile_verdict import ended_badly
 from appliance.status.stalls import Stall, stall_words
 from appliance.status.unit_state import UnitVerdict, unit_verdict
 from appliance.status.verdict import verdict_of
+from appliance.status.verification import difference_note
 from appliance.switch.admission.build_findings import lacking_options
 from appliance.switch.goals import in_the_way
+from appliance.switch.outcome_text import BY_HAND, rival_end_text, stop_text
 from appliance.switch.repair import evicted_in_vain
-from appliance.switch.verification.verification_text import difference_note
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from appliance.status.document import (
 )
 from appliance.switch.ledger import Holding, Ledger
 from appliance.switch.memory.peak import ObservedPeak
-from appliance.switch.need import need_row, resolve
+from appliance.switch.need import BoxNeed, Source, resolve
 
 
 def memory_row(ram: HostMemory, ledger: Ledger | None, *, now_s: float) -> MemoryRow:
@@ -28,6 +28,21 @@ def memory_row(ram: HostMemory, ledger: Ledger | None, *, now_s: float) -> Memor
         "gpu_error": None if gpus is None else gpus.reason,
         "sampled_unix_s": None if ledger is None else ledger.taken_unix_s,
         "sampled_age_s": None if ledger is None else round(now_s - ledger.taken_s, 1),
+    }
+
+
+def need_row(need: BoxNeed) -> NeedRow:
+    """Return the row of a profile's need."""
+    return {
+        "vram": {
+            "source": None if need.source is None else str(need.source),
+            "bytes": need.vram_bytes,
+            "gpus": {str(index): wanted for index, wanted in need.gpus.items()},
+            "fraction": need.fraction,
+            "notes": list(need.notes),
+            "problem": need.problem if need.source is Source.UNKNOWN else "",
+        },
+        "ram": {"source": str(need.ram_source), "bytes": need.ram_bytes},
     }
 
 

@@ -31,8 +31,8 @@ from appliance.status.document import (
     Verdict,
 )
 from appliance.status.profile_verdict import breaks_promise, ended_badly
+from appliance.status.verification import difference_note
 from appliance.switch.goals import in_the_way
-from appliance.switch.verification.verification_text import difference_note
 from appliance.wire.control import Exit
 
 NOT_RUNNING: Final = "supervisor not running: sudo systemctl start appliance-supervisor"

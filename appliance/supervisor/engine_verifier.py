@@ -15,12 +15,15 @@ from appliance.model.journal_events import JournalEvent, event_fields
 from appliance.model.observed import ObservedUnit
 from appliance.model.profile import Applied
 from appliance.status.document import VerificationRow
+from appliance.status.verification import difference_note, verification_row
 from appliance.supervisor.memory_sampler import LastLook
-from appliance.switch.verification.declaration import build_facts
-from appliance.switch.verification.fact_comparison import Verification, compare
-from appliance.switch.verification.self_description import log_description, together
-from appliance.switch.verification.verification_rows import verification_row
-from appliance.switch.verification.verification_text import difference_note
+from appliance.switch.verification import (
+    Verification,
+    build_facts,
+    compare,
+    log_description,
+    together,
+)
 from appliance.system.ports import Backend, Clock, Host, Units
 
 _log = logging.getLogger(__name__)

@@ -15,8 +15,8 @@ from appliance.switch.admission.build_findings import is_asked
 from appliance.switch.admission.findings import PreflightFinding, Presence, ProfileFacts
 from appliance.switch.admission.preflight import findings, leaving_of
 from appliance.switch.need_parts import EstimateRow, estimate_row
-from appliance.switch.placement import misplaced, unlocked
 from appliance.switch.run_command import command_findings
+from appliance.switch.verification import misplaced, unlocked
 from appliance.system.ports import Backend, Host, Peaks, Store, Units
 
 

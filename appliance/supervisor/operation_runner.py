@@ -22,6 +22,7 @@ from appliance.model.profile import Catalogue
 from appliance.routing.gateway_state import state_of
 from appliance.status.journal_fields import operation_fields
 from appliance.status.log_excerpt import LINES_READ, excerpt, short_line
+from appliance.status.verification import failure_text, phase_text
 from appliance.supervisor.boot_choice import BootChoice
 from appliance.supervisor.engine_verifier import EngineVerifier
 from appliance.supervisor.model_checks import ModelProof, Preflight
@@ -47,7 +48,6 @@ from appliance.switch.actions import (
 from appliance.switch.admission.preflight import phase_texts, refusal
 from appliance.switch.closing_event import closing_event
 from appliance.switch.next_action import next_action, reverse_operation
-from appliance.switch.verification.verification_text import failure_text, phase_text
 from appliance.system.ports import Backend, Change, Clock, Gateway, Host, RunTickets, Store, Units
 
 _log = logging.getLogger(__name__)

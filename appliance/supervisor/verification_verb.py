@@ -1,9 +1,8 @@
 """Verb that compares engines with their profiles, whatever was compared before."""
 
 from appliance.status.document import VerificationRow
+from appliance.status.verification import differences, failure_text
 from appliance.supervisor.ownership import Supervisor
-from appliance.switch.verification.verification_rows import differences
-from appliance.switch.verification.verification_text import failure_text
 from appliance.wire.control import Exit
 from appliance.wire.conversation import ResultEvent
 

@@ -22,7 +22,6 @@ from appliance.model.amounts import size
 from appliance.model.memory import DeviceMemory, GpuState
 from appliance.model.names import unit_of
 from appliance.model.profile import Applied
-from appliance.status.document import NeedRow
 from appliance.switch.memory.peak import ObservedPeak, with_allowance
 from appliance.switch.memory.requirement import (
     MemoryRequirement,
@@ -106,21 +105,6 @@ class BoxNeed:
 
 def _percent(fraction: float) -> str:
     return f"{round(fraction * 100, 1):g} % of each GPU"
-
-
-def need_row(need: BoxNeed) -> NeedRow:
-    """Return `need` as JSON values."""
-    return {
-        "vram": {
-            "source": None if need.source is None else str(need.source),
-            "bytes": need.vram_bytes,
-            "gpus": {str(index): wanted for index, wanted in need.gpus.items()},
-            "fraction": need.fraction,
-            "notes": list(need.notes),
-            "problem": need.problem if need.source is Source.UNKNOWN else "",
-        },
-        "ram": {"source": str(need.ram_source), "bytes": need.ram_bytes},
-    }
 
 
 def used_gpus(applied: Applied, present: Sequence[int]) -> tuple[int, ...]:

@@ -21,7 +21,6 @@ from appliance.model.observed import ActiveState, Observed, ObservedUnit, RunRep
 from appliance.model.operations import PHASE_ORDER, Cause, Kind, Operation, Outcome, Phase
 from appliance.model.profile import Catalogue
 from appliance.model.wording import joined
-from appliance.status.outcome_text import start_failure_text
 from appliance.switch.actions import (
     Action,
     BeginRollback,
@@ -38,6 +37,7 @@ from appliance.switch.actions import (
     WarmUpModel,
 )
 from appliance.switch.goals import in_the_way, in_the_way_of, to_start
+from appliance.switch.outcome_text import start_failure_text
 from appliance.switch.run_command import end_command, has_begun, is_forward, run_command
 
 _MOST_ENDS: Final = 2

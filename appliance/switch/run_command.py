@@ -16,7 +16,6 @@ from appliance.model.claims import Claim, gpu_indexes
 from appliance.model.names import RUN_UNIT, profile_of
 from appliance.model.observed import Observed, ObservedUnit, RunReport
 from appliance.model.operations import Goal, Kind, Operation, Phase
-from appliance.status.outcome_text import end_text
 from appliance.switch.actions import (
     Action,
     BeginRestore,
@@ -35,6 +34,7 @@ from appliance.switch.admission.findings import (
     warn,
 )
 from appliance.switch.admission.gpu_readiness import reader_failure
+from appliance.switch.outcome_text import end_text
 
 
 def command_findings(

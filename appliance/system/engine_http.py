@@ -22,7 +22,7 @@ from appliance.model.profile import Applied, Endpoint, WarmUp, requested_name, t
 from appliance.model.running_facts import SelfDescription
 from appliance.model.wording import short
 from appliance.status.engine_load import kv_cache_page, load_in
-from appliance.switch.verification.self_description import (
+from appliance.switch.verification import (
     page_description,
     report_pages,
     together,

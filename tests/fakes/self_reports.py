@@ -13,7 +13,7 @@ from appliance.engines.llama_server import LlamaServerOptions
 from appliance.model.profile import Applied
 from appliance.model.running_facts import SelfDescription
 from appliance.model.spec import Profile
-from appliance.switch.verification.self_description import page_description, together
+from appliance.switch.verification import page_description, together
 
 _GIB = 1 << 30
 

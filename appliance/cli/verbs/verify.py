@@ -10,7 +10,7 @@ from appliance.cli.table import Column, fitted
 from appliance.cli.terminal import Streams, Style, Terminal
 from appliance.model.errors import UnreachableError
 from appliance.status.document import VerificationRow, VerifiedFactRow
-from appliance.switch.verification.verification_text import title
+from appliance.status.verification import title
 from appliance.wire.client import ask
 from appliance.wire.control_requests import CONTROL, VerifyRequest
 from appliance.wire.json_values import object_in, objects_in, text_in

@@ -13,9 +13,9 @@ from appliance.engines import ENGINES
 from appliance.engines.shared.rendering import hf_cache_path, model_named
 from appliance.engines.shared.self_report import version_words
 from appliance.model.running_facts import ReportedFact, SelfDescription, Topic
-from appliance.switch.verification.declaration import declared_facts
-from appliance.switch.verification.fact_comparison import compare
-from appliance.switch.verification.self_description import (
+from appliance.switch.verification import (
+    compare,
+    declared_facts,
     log_description,
     page_description,
     report_pages,

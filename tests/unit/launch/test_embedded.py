@@ -26,9 +26,7 @@ from appliance.speed.event_stream import EventStreamParser
 from appliance.speed.measurement import ObservedStream, measure
 from appliance.speed.probe_prompts import probe_request
 from appliance.speed.probe_sizes import ProbeCourse
-from appliance.switch.verification.declaration import declared_facts
-from appliance.switch.verification.fact_comparison import compare
-from appliance.switch.verification.self_description import log_description, together
+from appliance.switch.verification import compare, declared_facts, log_description, together
 from appliance.system.engine_http import HttpBackend
 from appliance.system.profile_files.loading import parse_profile
 from tests.fakes.direct_lane import DirectLane

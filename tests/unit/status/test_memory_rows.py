@@ -13,10 +13,10 @@ from appliance.model.memory import (
 )
 from appliance.model.names import unit_of
 from appliance.model.profile import Need
-from appliance.status.memory_rows import memory_row, need_rows, profile_memory
+from appliance.status.memory_rows import memory_row, need_row, need_rows, profile_memory
 from appliance.switch.ledger import Ledger, ledger_of
 from appliance.switch.memory.peak import ObservedPeak
-from appliance.switch.need import need_row, resolve
+from appliance.switch.need import resolve
 from tests.fakes.profiles import applied, catalogue
 
 GIB = 1 << 30

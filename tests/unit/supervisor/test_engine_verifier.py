@@ -17,10 +17,10 @@ from appliance.model.operations import Kind, Operation, Outcome, Phase
 from appliance.model.profile import Applied, Need
 from appliance.model.running_facts import SelfDescription
 from appliance.profiles.compilation import ProfileSource, compile_applied
+from appliance.status.verification import differences
 from appliance.supervisor.engine_verifier import EVERY_S
 from appliance.supervisor.verification_verb import verification_result
 from appliance.switch.goals import goal_of
-from appliance.switch.verification.verification_rows import differences
 from appliance.system.profile_files.loading import parse_profile
 from appliance.wire.control_events import EndedEvent, PhaseEvent
 from tests.fakes.profiles import FakeProfiles, catalogue

@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from appliance.model.profile import Applied, Estimate, Need
+from appliance.status.memory_rows import need_row
 from appliance.switch.memory.peak import ObservedPeak, with_allowance
 from appliance.switch.memory.requirement import MemoryRequirement, parts_of
-from appliance.switch.need import Source, need_row, resolve
+from appliance.switch.need import Source, resolve
 from tests.fakes.gpu_readings import card
 from tests.fakes.profiles import applied
 

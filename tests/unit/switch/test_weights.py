@@ -10,8 +10,7 @@ from appliance.model.model_headers import Gguf, Model, ModelReference, Tensor, V
 from appliance.model.profile import Applied
 from appliance.model.running_facts import DeclaredFact, SelfDescription, Topic
 from appliance.profiles.compilation import ProfileSource, compile_applied
-from appliance.switch.verification.fact_comparison import compare
-from appliance.switch.verification.self_description import log_description
+from appliance.switch.verification import compare, log_description
 from appliance.system.profile_files.loading import parse_profile
 from tests.fakes.profile_texts import MINIMAL
 from tests.fakes.self_reports import Settings, llama_log

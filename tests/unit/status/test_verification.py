@@ -4,13 +4,14 @@ import pytest
 
 from appliance.model.running_facts import DeclaredFact, ReportedFact, SelfDescription, Topic
 from appliance.status.document import VerificationRow
-from appliance.switch.verification.fact_comparison import compare
-from appliance.switch.verification.verification_rows import differences, verification_row
-from appliance.switch.verification.verification_text import (
+from appliance.status.verification import (
     difference_note,
+    differences,
     failure_text,
     phase_text,
+    verification_row,
 )
+from appliance.switch.verification import compare
 
 CONTEXT = DeclaredFact(topic=Topic.CONTEXT, key="ctx", text="4096", least=4096, most=4096)
 DRAFTS = DeclaredFact(
