@@ -32,11 +32,9 @@ from appliance.profiles.proposing.proposal_comments import fit_lines, proposal_l
 from appliance.profiles.proposing.proposal_search import Proposal, propose
 from appliance.profiles.proposing.serving_plan import ProposalSubject
 from appliance.settings.schema import Settings
-from appliance.system.model_files.named_model import NamedModel, named_model
-from appliance.system.model_files.reading import read_model
-from appliance.system.profile_files.draft_text import comment_lines, keys_text
+from appliance.system.model_files.reading import NamedModel, named_model, read_model
+from appliance.system.profile_files.drafts import changed, comment_lines, keys_text, paths_in
 from appliance.system.profile_files.example_library import example_text
-from appliance.system.profile_files.instantiating import changed, paths_in
 from appliance.system.profile_files.loading import SUFFIX, parse_profile
 from appliance.system.python_packages import package_version
 from appliance.system.toml.file import FaultyFileError, parse_document

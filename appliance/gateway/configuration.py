@@ -16,9 +16,12 @@ from appliance.switch.units.daemon_drop_ins import (
     ENGINE_KEY,
     ENGINE_KEY_FILE,
 )
-from appliance.system.applied.documents import Recovered
-from appliance.system.applied.gateway_file import recover_configuration
-from appliance.system.applied.manifest import MANIFEST, recover_manifest
+from appliance.system.applied.manifest import (
+    MANIFEST,
+    Recovered,
+    recover_configuration,
+    recover_manifest,
+)
 from appliance.system.files.regular import Stamp, read_small_file, stamp
 
 _log = logging.getLogger(__name__)

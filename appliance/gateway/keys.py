@@ -6,9 +6,15 @@ from typing import Final
 
 from appliance.model.errors import StoreError
 from appliance.model.gateway import Key
-from appliance.system.credential_file import MOST_CHARACTERS, is_text_of
+from appliance.system.credential_files import (
+    KEY_FILE,
+    KEY_PREFIX,
+    MOST_CHARACTERS,
+    StoredKey,
+    is_text_of,
+    read_keys,
+)
 from appliance.system.files.regular import Stamp, stamp
-from appliance.system.key_file import KEY_FILE, KEY_PREFIX, StoredKey, read_keys
 
 _log = logging.getLogger(__name__)
 

@@ -51,14 +51,11 @@ from appliance.presentation.health_sections import UNRESPONSIVE, alert_section, 
 from appliance.settings.snapshot import AlertsSnapshot, SettingsSnapshot
 from appliance.system.applied.installed_units import InstalledUnits
 from appliance.system.applied.manifest import ManifestProfiles
-from appliance.system.audit_client import AuditClient
-from appliance.system.check_client import CheckClient
+from appliance.system.daemon_clients import AuditClient, CheckClient, NotifyClient
 from appliance.system.files.regular import stamp
-from appliance.system.notify_client import NotifyClient
 from appliance.system.ports import ProbeLane
 from appliance.system.sqlite.alert_store import AlertStore
-from appliance.system.systemd.manager_state import is_shutting_down
-from appliance.system.systemd.unit_reader import SystemUnitReader
+from appliance.system.systemd.unit_reader import SystemUnitReader, is_shutting_down
 from appliance.system.target_names import TargetNamesFile
 from appliance.wire.json_values import objects_in, text_in
 from appliance.wire.typed_json import JsonValueError, from_json

@@ -37,8 +37,7 @@ from appliance.switch.units.drift import (
     owner_of,
 )
 from appliance.switch.units.specs import Layout, UnitSpec
-from appliance.system.applied.profile_directory import write_faults
-from appliance.system.applied.started_units import STARTED_FILE, read_started
+from appliance.system.applied.pending_changes import STARTED_FILE, read_started, write_faults
 from appliance.system.build_records import CurrentBuilds
 from appliance.system.commitment import FileCommitment
 from appliance.system.files.durable import read_regular, write_file
@@ -149,7 +148,7 @@ def _described(found: Adoption) -> Mapping[str, str]:
 def _written(found: Adoption, path: Path, text: str) -> Adoption:
     """Write `found` into the profile; returns it, or a refusal when that is not possible."""
     # tomlkit costs a sixth of every apply, and nearly none adopts anything.
-    from appliance.system.profile_files.editing import adopted  # noqa: PLC0415
+    from appliance.system.toml.editing import adopted  # noqa: PLC0415
 
     try:
         changed = adopted(text, found, path.name)

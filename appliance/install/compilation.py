@@ -17,9 +17,8 @@ from appliance.model.profile import Catalogue
 from appliance.model.web_addresses import WebAddresses
 from appliance.settings.schema import Settings
 from appliance.switch.units.daemon_drop_ins import ENGINE_KEY, DaemonSpec
+from appliance.system.credential_files import KEY_FILE, FileTokens, read_keys
 from appliance.system.files.regular import read_small_file
-from appliance.system.key_file import KEY_FILE, read_keys
-from appliance.system.token_file import FileTokens
 
 _GATEWAY_CREDENTIALS = Path("/run/credentials") / GATEWAY_UNIT
 _MOST_CREDENTIAL_BYTES = 1 << 20

@@ -35,14 +35,14 @@ from appliance.switch.admission.findings import (
 )
 from appliance.switch.units.specs import UnitSpec
 from appliance.system.build_records import CurrentBuilds
-from appliance.system.files.access import read_access
-from appliance.system.files.presence import (
+from appliance.system.files.access import (
     draft_presence,
     engine_presence,
     missing_adapters,
     model_presence,
+    read_access,
 )
-from appliance.system.kernel.host_memory import read_host_memory
+from appliance.system.kernel.usage import read_host_memory
 from appliance.system.model_files.reading import ModelChecks, read_adapter_ranks
 from appliance.system.systemd.unit_files import lacks_file
 

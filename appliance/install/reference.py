@@ -22,9 +22,8 @@ from appliance.profiles.linting.trap import ANY_ENGINE, Trap
 from appliance.profiles.linting.traps import RETIRED, TRAPS
 from appliance.settings.schema import ENVIRONMENT_PREFIX, Settings
 from appliance.switch.units.overrides import ADDED, ALLOWED
-from appliance.system.profile_files.schema import profile_file
-from appliance.system.toml.faults import table_model
-from appliance.system.toml.tables import Rules, validated
+from appliance.system.profile_files.loading import profile_file
+from appliance.system.toml.tables import Rules, table_model, validated
 
 _PAGE: Final = """\
 # Traps

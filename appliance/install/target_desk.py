@@ -13,8 +13,8 @@ from appliance.model.targets import MOST_TARGETS, Target, Targets
 from appliance.system.files.durable import read_regular, write_file
 from appliance.system.files.regular import read_small_file
 from appliance.system.target_names import target_names_text
-from appliance.system.targets_editing import with_heartbeat, with_target, without_target
 from appliance.system.targets_file import parse_targets, standing_of
+from appliance.system.toml.editing import with_heartbeat, with_target, without_target
 from appliance.system.toml.file import MAX_BYTES, FaultyFileError, fault_lines
 
 _PRIVATE: Final = 0o600

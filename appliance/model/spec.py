@@ -1,7 +1,7 @@
 """Profile as its owner writes it: keys that all engines have, the table of one engine, and problems.
 
 Each key of the file is a field with a `Doc`, declared here and nowhere else (those of an engine's
-table in its module); `appliance.system.profile_files.schema` makes the schema of a file from them.
+table in its module); `appliance.system.profile_files.loading` makes the schema of a file from them.
 Values are already checked. What the daemon acts on is the compiled form,
 `appliance.model.profile.Applied`.
 """

@@ -38,7 +38,6 @@ from appliance.settings.alerts import AlertSettings, WatchSettings
 from appliance.settings.gateway import GatewaySettings
 from appliance.settings.network import split_list
 from appliance.settings.web import WebSettings
-from appliance.system.toml.faults import model_faults, table_model
 from appliance.system.toml.file import (
     Document,
     Fault,
@@ -47,7 +46,15 @@ from appliance.system.toml.file import (
     parse_document,
     read_document,
 )
-from appliance.system.toml.tables import Duration, Port, Size, User, wrong
+from appliance.system.toml.tables import (
+    Duration,
+    Port,
+    Size,
+    User,
+    model_faults,
+    table_model,
+    wrong,
+)
 
 ENVIRONMENT_PREFIX: Final = "APPLIANCE_"
 FILE_VARIABLE: Final = "APPLIANCE_SETTINGS"

@@ -13,8 +13,7 @@ from appliance.model.profile import Catalogue
 from appliance.settings.snapshot import SettingsSnapshot
 from appliance.status.box_status import InstalledForm
 from appliance.system.applied.installed_units import InstalledUnits
-from appliance.system.applied.profile_directory import ProfileDirectory
-from appliance.system.applied.started_units import STARTED_FILE, StartedUnits
+from appliance.system.applied.pending_changes import STARTED_FILE, ProfileDirectory, StartedUnits
 from appliance.system.build_records import current_builds
 
 _KEPT_S: Final = 10.0

@@ -13,7 +13,7 @@ from appliance.model.journal_events import JournalEvent, JournalField, event_fie
 from appliance.model.operations import Outcome
 from appliance.model.operators import check_credential_name, no_such_credential
 from appliance.supervisor.access_policy import Requester
-from appliance.system.key_file import StoredKey
+from appliance.system.credential_files import StoredKey
 from appliance.wire.control_requests import (
     AddKeyRequest,
     KeyRequest,

@@ -27,7 +27,7 @@ from appliance.model.operators import (
 )
 from appliance.model.wording import joined, short
 from appliance.supervisor.access_policy import Requester
-from appliance.system.token_file import StoredToken
+from appliance.system.credential_files import StoredToken
 from appliance.wire.control_requests import (
     AddTokenRequest,
     ListTokensRequest,

@@ -49,13 +49,12 @@ from appliance.supervisor.token_check import TokenCheck
 from appliance.supervisor.token_verbs import TokenVerbs
 from appliance.supervisor.traffic_figures import TrafficFigures
 from appliance.supervisor.unit_memory import StatusReader, UnitMemory
-from appliance.system.applied.gateway_file import DamageWatch
-from appliance.system.applied.manifest import ManifestProfiles
+from appliance.system.applied.manifest import DamageWatch, ManifestProfiles
 from appliance.system.commitment import FileCommitment
+from appliance.system.credential_files import FileKeys, FileTokens
 from appliance.system.engine_http import HttpBackend
 from appliance.system.garbage import freeze_garbage
 from appliance.system.host import LinuxHost, SystemClock
-from appliance.system.key_file import FileKeys
 from appliance.system.launch_files import TICKET, FileRunTickets
 from appliance.system.peaks import FilePeaks
 from appliance.system.ports import Profiles
@@ -63,7 +62,6 @@ from appliance.system.socket_gateway import SocketGateway
 from appliance.system.sqlite.store import SqliteStore
 from appliance.system.systemd.daemon import Readiness, named_sockets
 from appliance.system.systemd.service_manager import SystemdUnits
-from appliance.system.token_file import FileTokens
 from appliance.system.user_accounts import account_of, account_of_uid
 
 _log = logging.getLogger(__name__)

@@ -22,7 +22,7 @@ from typing import Final, Protocol
 
 from appliance.model.errors import BusyError, PermissionDeniedError, StoreError
 from appliance.model.operators import Account, TokenOperator, lapse_of
-from appliance.system.token_file import StoredToken, is_text_of_token, presented_id
+from appliance.system.credential_files import StoredToken, is_text_of_token, presented_id
 
 _log = logging.getLogger(__name__)
 

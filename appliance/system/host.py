@@ -23,16 +23,16 @@ from appliance.switch.admission.findings import BoxFacts, ProfileFacts
 from appliance.switch.memory.requirement import MARGIN_BYTES
 from appliance.system.applied.manifest import is_edited
 from appliance.system.build_records import current_build
-from appliance.system.files.access import read_access
-from appliance.system.files.presence import (
+from appliance.system.files.access import (
     ModelPresences,
     draft_presence,
     engine_presence,
     missing_adapters,
+    read_access,
 )
 from appliance.system.gpus.reader import read_gpus
-from appliance.system.kernel.host_memory import group_memory, read_host_memory
-from appliance.system.kernel.port_holder import port_holder
+from appliance.system.kernel.tcp_listeners import port_holder
+from appliance.system.kernel.usage import group_memory, read_host_memory
 from appliance.system.launch_files import admissions_in, read_run_report, refusals_in
 from appliance.system.model_files.reading import read_adapter_ranks
 from appliance.wire import run_report

@@ -15,10 +15,10 @@ from appliance.model.names import WEB_SOCKET_UNIT
 from appliance.model.web_addresses import WebAddresses
 from appliance.routing.origin_policy import SameOriginPolicy
 from appliance.settings.snapshot import SettingsSnapshot
+from appliance.system.daemon_clients import TokenOwners
 from appliance.system.garbage import freeze_garbage
 from appliance.system.kernel.peers import Peers
 from appliance.system.systemd.daemon import Readiness, inherited_sockets
-from appliance.system.token_client import TokenOwners
 from appliance.web.acting.box_actions import SocketBoxActions
 from appliance.web.acting.prompt_trials import GatewayTrials
 from appliance.web.application import make_application

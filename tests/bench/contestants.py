@@ -13,11 +13,13 @@ from pathlib import Path
 from appliance.gateway.routing_table import STATE_FILE
 from appliance.model.gateway import Configuration, Key, Standing, State
 from appliance.model.profile import Endpoint
-from appliance.system.applied.gateway_file import GATEWAY_FILE
-from appliance.system.applied.gateway_file import encode as encode_configuration
-from appliance.system.applied.manifest import MANIFEST
-from appliance.system.applied.manifest import encode as encode_manifest
-from appliance.system.key_file import FileKeys
+from appliance.system.applied.manifest import (
+    GATEWAY_FILE,
+    MANIFEST,
+    encode_configuration,
+    encode_manifest,
+)
+from appliance.system.credential_files import FileKeys
 from appliance.wire.gateway import encode_state
 from tests.bench.debian import Tools
 from tests.bench.load import Contestant, free_port

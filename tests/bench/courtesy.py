@@ -65,11 +65,13 @@ from appliance.speed.event_stream import EventStreamParser
 from appliance.speed.measurement import ObservedStream
 from appliance.speed.probe_prompts import CODING_TASKS, prefill_name
 from appliance.speed.probe_sizes import ProbeCourse
-from appliance.system.applied.gateway_file import GATEWAY_FILE
-from appliance.system.applied.gateway_file import encode as encode_configuration
-from appliance.system.applied.manifest import MANIFEST
-from appliance.system.applied.manifest import encode as encode_manifest
-from appliance.system.kernel.cpu_shares import CpuCounters, process_cpu_s, read_cpu_counters
+from appliance.system.applied.manifest import (
+    GATEWAY_FILE,
+    MANIFEST,
+    encode_configuration,
+    encode_manifest,
+)
+from appliance.system.kernel.usage import CpuCounters, process_cpu_s, read_cpu_counters
 from appliance.system.lane_client import SocketProbeLane
 from appliance.wire.gateway import encode_state
 from tests.bench.engine_front import MARK, EngineFront

@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from appliance.system.host import LinuxHost
-from appliance.system.model_files.bounded import HeaderBudget
-from appliance.system.model_files.gguf import read_gguf
+from appliance.system.model_files.headers import read_gguf
+from appliance.system.model_files.locate import HeaderBudget
 from tests.fakes.model_files import LLAMA, gguf_header, llama_tensors, text, value, write_gguf
 from tests.fakes.profiles import applied
 

@@ -18,7 +18,7 @@ from appliance.alerts.sending.outbox import Delivery, DeliveryForm
 from appliance.health.clock import SystemHealthClock
 from appliance.health.telling.outbox_sender import OutboxSender
 from appliance.model.alerts import AlertRule, Message, Severity, Transition, TransitionKind
-from appliance.system.notify_client import NotifyClient
+from appliance.system.daemon_clients import NotifyClient
 from appliance.system.sqlite.alert_store import AlertStore
 from tests.fakes.alert_samples import profile_subject, told, transition
 

@@ -40,7 +40,7 @@ from appliance.model.names import unit_of
 from appliance.model.operations import RunCaller
 from appliance.model.profile import Applied, Endpoint, WarmUp
 from appliance.switch.admission.findings import ProfileFacts
-from appliance.system.applied.manifest import MANIFEST, ManifestProfiles, encode
+from appliance.system.applied.manifest import MANIFEST, ManifestProfiles, encode_manifest
 from appliance.system.engine_http import HttpBackend
 from appliance.system.gpus import reader
 from appliance.system.host import LinuxHost, SystemClock
@@ -123,7 +123,7 @@ def test_applied_profiles_are_loaded(
     """Applied profiles come back equal, by name, and none is damaged."""
     expected = catalogue(*profiles)
     if expected:
-        (tmp_path / MANIFEST).write_text(encode(expected, "0.1.0"))
+        (tmp_path / MANIFEST).write_text(encode_manifest(expected, "0.1.0"))
     port: Profiles = ManifestProfiles(tmp_path) if real else FakeProfiles(expected)
     assert port.load() == expected
     assert port.damage is None

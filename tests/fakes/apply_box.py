@@ -8,9 +8,8 @@ from appliance.cli.terminal import Streams, Terminal
 from appliance.install.apply import ApplyOptions
 from appliance.model.gateway import Configuration
 from appliance.settings.schema import load_settings
-from appliance.system.applied.gateway_file import recover_configuration
-from appliance.system.key_file import FileKeys
-from appliance.system.token_file import FileTokens
+from appliance.system.applied.manifest import recover_configuration
+from appliance.system.credential_files import FileKeys, FileTokens
 from tests.fakes.systemctl import FakeSystemctl
 
 

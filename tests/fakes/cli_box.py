@@ -10,7 +10,7 @@ from pathlib import Path
 
 from appliance.model.names import unit_of
 from appliance.model.profile import Applied
-from appliance.system.applied.manifest import encode
+from appliance.system.applied.manifest import encode_manifest
 
 _MAIN = "appliance.cli.main"
 _TIMEOUT_S = 30
@@ -65,7 +65,7 @@ class CliBox:
         for folder in ("applied", "state", "gate", "units", "profiles", "bin"):
             (self.root / folder).mkdir(exist_ok=True)
         (self.root / "appliance.toml").touch()
-        manifest = encode({p.name: p for p in profiles}, "0.1.0")
+        manifest = encode_manifest({p.name: p for p in profiles}, "0.1.0")
         (self.root / "applied" / "manifest.json").write_text(manifest)
         (self.root / "state" / "active").write_text(committed)
         if hold is not None:

@@ -8,7 +8,7 @@ from appliance.profiles.foreign.server_command import (
     PartKind,
 )
 from appliance.profiles.foreign.sources import Drafts, ImportSource, drafts_of
-from appliance.system.profile_files.draft_files import DraftFile, checked_file
+from appliance.system.profile_files.drafts import DraftFile, checked_file
 from appliance.system.yaml_documents import YamlFaultError, read_yaml
 
 HOMES = {"": "/home/ana", "root": "/root", "llama": "/home/llama"}

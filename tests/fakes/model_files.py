@@ -5,7 +5,7 @@ import struct
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from appliance.system.model_files.gguf import BLOCKS
+from appliance.system.model_files.headers import BLOCKS
 
 F32, F16, Q8_0 = 0, 1, 8
 ALIGNMENT = 32

@@ -6,8 +6,8 @@ from typing import Final
 
 from appliance.model.operators import Account
 from appliance.supervisor.operator_tokens import TokenDesk
+from appliance.system.credential_files import FileTokens
 from appliance.system.kernel.processes import user_name
-from appliance.system.token_file import FileTokens
 
 ANA: Final = Account(uid=1000, user="ana", group="ana", is_member=True)
 BO: Final = Account(uid=1001, user="bo", group="bo", is_member=True)

@@ -14,7 +14,7 @@ from appliance.profiles.proposing.model_facts import facts_of
 from appliance.profiles.proposing.proposal_box import ProposalBox
 from appliance.profiles.proposing.proposal_search import Proposal, propose
 from appliance.profiles.proposing.serving_plan import ProposalSubject
-from appliance.system.profile_files.draft_text import keys_text
+from appliance.system.profile_files.drafts import keys_text
 from appliance.system.profile_files.loading import parse_profile
 from tests.bench.estimate_models import GGUF_MODELS
 

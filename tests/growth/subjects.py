@@ -36,15 +36,13 @@ from appliance.status.log_excerpt import excerpt
 from appliance.supervisor.access_policy import Requester
 from appliance.supervisor.inference_keys import KeyDesk
 from appliance.supervisor.token_check import TokenCheck
-from appliance.system.applied import gateway_file, manifest
+from appliance.system.applied import manifest
+from appliance.system.credential_files import KEY_FILE, StoredKey, StoredToken, read_keys
 from appliance.system.front_client import FrontResponse
 from appliance.system.gpus import amd
-from appliance.system.key_file import KEY_FILE, StoredKey, read_keys
-from appliance.system.model_files.bounded import HeaderBudget, HeaderError
-from appliance.system.model_files.gguf import read_gguf
-from appliance.system.model_files.safetensors import read_safetensors
+from appliance.system.model_files.headers import read_gguf, read_safetensors
+from appliance.system.model_files.locate import HeaderBudget, HeaderError
 from appliance.system.profile_files.loading import parse_profile
-from appliance.system.token_file import StoredToken
 from appliance.wire.control_requests import (
     CONTROL,
     AddKeyRequest,
@@ -389,12 +387,12 @@ def _profile(data: bytes) -> None:
 
 def _manifest(data: bytes) -> None:
     with contextlib.suppress(StoreError):
-        manifest.decode(data)
+        manifest.decode_manifest(data)
 
 
 def _configuration(data: bytes) -> None:
     with contextlib.suppress(StoreError):
-        gateway_file.decode(data)
+        manifest.decode_configuration(data)
 
 
 def _amd(data: bytes) -> None:

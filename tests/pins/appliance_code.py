@@ -37,7 +37,7 @@ from appliance.supervisor.ownership import OperationRequest, Running, Supervisor
 from appliance.supervisor.stall_watch import StallWatch
 from appliance.supervisor.status_report import BoxStatus
 from appliance.switch.memory.peak import ObservedPeak
-from appliance.system.key_file import FileKeys
+from appliance.system.credential_files import FileKeys
 from appliance.wire.conversation import ResultEvent
 from tests.fakes.bench_outcomes import compared_bench
 from tests.fakes.operator_accounts import token_desk

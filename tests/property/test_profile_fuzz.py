@@ -18,7 +18,7 @@ from appliance.model.errors import ProfileError
 from appliance.model.quantities import duration_s, size_bytes
 from appliance.model.spec import Profile
 from appliance.system.profile_files.loading import parse_profile
-from appliance.system.toml.lines import key_lines
+from appliance.system.toml.file import key_lines
 from tests.fakes.profile_texts import MINIMAL
 
 SHIPPED = [f.read_bytes() for f in sorted((Path(__file__).parents[2] / "profiles").glob("*.toml"))]

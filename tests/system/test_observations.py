@@ -22,7 +22,7 @@ from dataclasses import asdict
 from pathlib import Path
 from appliance.system.applied.installed_units import InstalledUnits
 from appliance.system.applied.manifest import ManifestProfiles
-from appliance.system.audit_client import AuditClient
+from appliance.system.daemon_clients import AuditClient
 from appliance.system.lane_client import SocketProbeLane
 from appliance.system.systemd.unit_reader import SystemUnitReader
 from appliance.model.errors import ApplianceError

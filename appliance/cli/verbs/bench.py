@@ -26,7 +26,7 @@ from appliance.model.wording import joined
 from appliance.speed.bench_comparison import turns
 from appliance.speed.bench_plan import Workload, swarm_levels
 from appliance.speed.bench_report import BenchOutcome, Document, bench_document, bench_summary
-from appliance.system.applied.gateway_file import recover_configuration
+from appliance.system.applied.manifest import recover_configuration
 from appliance.system.front_client import FrontClient
 from appliance.wire.client import ask
 from appliance.wire.control import Exit

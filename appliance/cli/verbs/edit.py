@@ -28,9 +28,9 @@ from appliance.model.names import is_profile_name
 from appliance.model.wording import no_such_profile
 from appliance.settings.schema import Settings, load_settings
 from appliance.system.files.durable import read_regular, write_file
-from appliance.system.profile_files.editing import migrated
 from appliance.system.profile_files.loading import SUFFIX
 from appliance.system.systemd.systemctl import Systemctl
+from appliance.system.toml.editing import migrated
 from appliance.wire.control import Exit
 
 _EDITORS: Final = ("sensible-editor", "editor", "nano", "vi")

@@ -26,8 +26,8 @@ from appliance.profiles.foreign.profile_draft import (
 from appliance.profiles.foreign.server_command import DispositionKind, ImportFaultError, PartKind
 from appliance.profiles.foreign.sources import ImportSource, drafts_of
 from appliance.settings.schema import load_settings
-from appliance.system.kernel.port_holder import port_holder
-from appliance.system.profile_files.draft_files import DraftFile, checked_file, ledger_line
+from appliance.system.kernel.tcp_listeners import port_holder
+from appliance.system.profile_files.drafts import DraftFile, checked_file, ledger_line
 from appliance.system.profile_files.loading import SUFFIX
 from appliance.system.systemd.systemctl import Systemctl
 from appliance.system.systemd.unit_files import lacks_file, unit_file_text

@@ -18,8 +18,8 @@ from appliance.model.names import is_profile_name
 from appliance.model.wording import short
 from appliance.profiles.proposing.example_changes import KeyChange
 from appliance.settings.schema import load_settings
+from appliance.system.profile_files.drafts import change_of
 from appliance.system.profile_files.example_library import example_names, example_text
-from appliance.system.profile_files.instantiating import change_of
 from appliance.system.profile_files.loading import NAME_RULE
 from appliance.system.toml.file import parse_document
 from appliance.wire.control import Exit

@@ -15,8 +15,8 @@ from appliance.model.names import unit_of
 from appliance.model.profile import Applied
 from appliance.speed.evidence import gpu_evidence
 from appliance.speed.probe_prompts import crowd_text
-from appliance.system.kernel.cpu_shares import CpuCounters, cpu_shares, read_cpu_counters
 from appliance.system.kernel.processes import group_of_unit
+from appliance.system.kernel.usage import CpuCounters, cpu_shares, read_cpu_counters
 from appliance.wire.typed_json import JsonValueError, from_json
 
 AskGpus = Callable[[], Awaitable[Mapping[str, object] | None]]

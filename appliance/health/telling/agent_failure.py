@@ -23,8 +23,8 @@ from appliance.model import paths
 from appliance.model.alerts import Message, SendOutcome, SendResult
 from appliance.model.errors import ApplianceError
 from appliance.model.json_reader import decode_json
+from appliance.system.daemon_clients import NotifyClient
 from appliance.system.files.durable import write_file
-from appliance.system.notify_client import NotifyClient
 from appliance.system.systemd.daemon import log_to_journal
 from appliance.system.target_names import TargetNamesFile
 from appliance.wire.typed_json import from_json

@@ -6,27 +6,21 @@ takes the others down.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, dataclass, fields
+from functools import cache
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final, Literal, cast
 
+import pydantic
 from pydantic import ValidationError
 
 from appliance.engines import ENGINES
 from appliance.model.errors import ProfileError
 from appliance.model.names import is_profile_name
 from appliance.model.profile import Catalogue
-from appliance.model.spec import Profile, Where
+from appliance.model.spec import EngineOptions, Profile, Where
 from appliance.model.value_types import shown
 from appliance.profiles.compilation import ProfileSource
 from appliance.profiles.rules import collisions, problems
-from appliance.system.profile_files.schema import (
-    engine_of,
-    engine_tables,
-    engines_in,
-    profile_file,
-    profile_of,
-)
-from appliance.system.toml.faults import MOST_FAULTS, ModelFault, model_faults
 from appliance.system.toml.file import (
     Document,
     Fault,
@@ -35,7 +29,68 @@ from appliance.system.toml.file import (
     parse_document,
     read_document,
 )
-from appliance.system.toml.tables import Table
+from appliance.system.toml.tables import (
+    MOST_FAULTS,
+    ModelFault,
+    Table,
+    given,
+    model_faults,
+    table_of,
+    validated,
+)
+
+_FIELDS: Final = {name: name.replace("-", "_") for name in ENGINES}
+"""Fields of the schema that hold the tables of engines, by engine."""
+
+
+@cache
+def profile_file(engines: frozenset[str] = frozenset(ENGINES)) -> type[Table]:
+    """Return the model of a file. Its values are those of the dataclasses; a missing key has no value.
+
+    Args:
+        engines: Engines whose tables a file may have. To make the model of all takes a sixth of an apply.
+    """
+    return table_of(
+        Profile,
+        engine=(Literal[tuple(ENGINES)], pydantic.Field(description="the program that answers")),
+        **{
+            _FIELDS[engine.name]: (
+                validated(engine.options | None),
+                pydantic.Field(default=None, alias=engine.name, description="see below"),
+            )
+            for engine in ENGINES.values()
+            if engine.name in engines
+        },
+    )
+
+
+def engines_in(table: Mapping[str, Any]) -> frozenset[str]:
+    """Return the engines whose tables a parsed file has."""
+    return frozenset(ENGINES.keys() & table.keys())
+
+
+def engine_of(file: Table) -> str:
+    """Return the name of the engine in a checked file."""
+    return str(given(file)["engine"])
+
+
+def engine_tables(file: Table) -> Mapping[str, EngineOptions]:
+    """Return the tables of engines in a checked file, by engine."""
+    values = given(file)
+    return {name: values[field] for name, field in _FIELDS.items() if field in values}
+
+
+def profile_of(name: str, file: Table) -> Profile:
+    """Return the profile `name` as its checked file defines it.
+
+    The table of its engine may be missing only if every option in it has a default.
+    """
+    engine = ENGINES[engine_of(file)]
+    values: dict[str, Any] = {"served": (name,), "gpus": engine.default_gpus}
+    values |= {key: value for key, value in given(file).items() if key not in _FIELDS.values()}
+    options = engine_tables(file).get(engine.name)
+    return Profile(name=name, **values, options=engine.options() if options is None else options)
+
 
 SUFFIX: Final = ".toml"
 NAME_RULE: Final = "up to 48 of a-z, 0-9, dot, dash and underscore, the first a letter or a digit"

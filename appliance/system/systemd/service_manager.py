@@ -37,10 +37,61 @@ from appliance.system.systemd.bus import (
     SystemBus,
     unit_path,
 )
-from appliance.system.systemd.job_client import JobQueue
 from appliance.system.systemd.unit_properties import GAVE_UP, NOT_COUNTED, gave_up, was_stopped
-from appliance.wire.jobs import NO_SUCH_UNIT, START, STOP
+from appliance.wire.jobs import (
+    FAILED,
+    MAX_LINE_BYTES,
+    NO_SUCH_UNIT,
+    START,
+    STOP,
+    JobRefusedError,
+    parse_answer,
+)
 from appliance.wire.sd_notify import is_load_status, is_of_running_engine
+
+_TIMEOUT_S: Final = 25.0
+
+
+class JobQueue:
+    """Client on the socket of appliance-jobs.service."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    async def queue(self, verb: str, unit: str) -> str:
+        """Queue a job; returns its object path.
+
+        Args:
+            verb: START or STOP of `appliance.wire.jobs`.
+            unit: The unit's name.
+
+        Raises:
+            CallError: the job was refused, or the socket does not answer.
+            TimeoutError: systemd does not answer.
+        """
+        async with asyncio.timeout(_TIMEOUT_S):
+            try:
+                line = await self._exchange(f"{verb} {unit}\n")
+            except OSError as error:
+                text = f"{self._path}: {error.strerror or error}: systemctl status appliance-jobs"
+                raise CallError(FAILED, text) from error
+        try:
+            return parse_answer(line)
+        except JobRefusedError as error:
+            raise CallError(error.name, str(error)) from error
+
+    async def _exchange(self, line: str) -> str:
+        reader, writer = await asyncio.open_unix_connection(self._path, limit=MAX_LINE_BYTES)
+        try:
+            writer.write(line.encode())
+            await writer.drain()
+            try:
+                return (await reader.readline()).decode(errors="replace")
+            except ValueError:
+                return ""
+        finally:
+            writer.close()
+
 
 _SHUTDOWN: Final = "shutdown.target"
 _HOLD_TIMEOUT_S: Final = 120.0

@@ -15,6 +15,7 @@ Nothing here loads a unit to observe it, as in `service_manager`.
 """
 
 import asyncio
+import logging
 import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -208,3 +209,21 @@ def _is_filtered(details: Mapping[str, Any]) -> bool | None:
     if not details.get("MainPID") or not details.get("IPAccounting"):
         return None
     return bool(details["IPEgressBytes"] != NOT_COUNTED)
+
+
+_log = logging.getLogger(__name__)
+
+_STOPPING: Final = "stopping"
+_PATIENCE_S: Final = 3.0
+
+
+async def is_shutting_down() -> bool:
+    """Tell whether the box shuts down or reboots; False also where systemd does not answer in time."""
+    bus = SystemBus(on_changed=lambda *_: None, on_job_removed=lambda *_: None)
+    try:
+        async with asyncio.timeout(_PATIENCE_S), bus:
+            values = await bus.get(MANAGER_PATH, "Manager", ("SystemState",))
+    except (CallError, UnitError, OSError, EOFError, TimeoutError) as error:
+        _log.warning("systemd does not say whether the box shuts down: %s", error)
+        return False
+    return bool(values["SystemState"] == _STOPPING)

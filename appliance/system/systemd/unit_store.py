@@ -16,10 +16,16 @@ from appliance.model.profile import Catalogue
 from appliance.switch.units.daemon_drop_ins import DAEMON_FILES
 from appliance.switch.units.drift import DROP_IN_SUFFIX
 from appliance.switch.units.polkit import RULE_FILE
-from appliance.system.applied.documents import Recovered, copy_of
-from appliance.system.applied.gateway_file import GATEWAY_FILE, recover_configuration
-from appliance.system.applied.gateway_file import encode as encode_configuration
-from appliance.system.applied.manifest import MANIFEST, encode, recover_manifest
+from appliance.system.applied.manifest import (
+    GATEWAY_FILE,
+    MANIFEST,
+    Recovered,
+    copy_of,
+    encode_configuration,
+    encode_manifest,
+    recover_configuration,
+    recover_manifest,
+)
 from appliance.system.files.durable import (
     read_regular,
     remove_files,
@@ -146,7 +152,7 @@ class UnitStore:
 
     def write_manifest(self, catalogue: Catalogue, version: str) -> bool:
         """Replace the manifest; False: it was the same. Raises `StoreError`."""
-        return _write_twice(self.applied_dir / MANIFEST, encode(catalogue, version))
+        return _write_twice(self.applied_dir / MANIFEST, encode_manifest(catalogue, version))
 
     def _copy(self, file: str) -> Path:
         return self.applied_dir / "units" / file.replace("/", _SLASH)

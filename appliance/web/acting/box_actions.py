@@ -12,7 +12,7 @@ from typing import Final, Protocol
 
 from appliance.model.errors import ApplianceError, BusyError, UnreachableError
 from appliance.model.operators import TokenOperator
-from appliance.system.token_client import TokenOwners
+from appliance.system.daemon_clients import TokenOwners
 from appliance.wire.async_client import open_conversation
 from appliance.wire.control_events import AcceptedEvent, EndedEvent
 from appliance.wire.conversation import ActingRequest, ErrorEvent, RequestRefusedError, ResultEvent

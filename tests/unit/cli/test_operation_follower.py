@@ -24,7 +24,7 @@ from appliance.status.box_status import build_status
 from appliance.supervisor.client_requests import ClientRequests
 from appliance.supervisor.control_verbs import ControlVerbs
 from appliance.supervisor.ownership import Supervisor
-from appliance.system.key_file import KEY_FILE, FileKeys
+from appliance.system.credential_files import KEY_FILE, FileKeys
 from appliance.wire.control_events import EndedEvent
 from tests.fakes.cli_box import CliBox, Ended
 from tests.fakes.operator_accounts import token_desk

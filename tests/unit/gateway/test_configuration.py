@@ -7,7 +7,7 @@ import pytest
 
 from appliance.gateway.configuration import AllowedPaths, GatewayFiles
 from appliance.model.profile import Handling
-from appliance.system.applied.manifest import MANIFEST, encode
+from appliance.system.applied.manifest import MANIFEST, encode_manifest
 from tests.fakes.certificates import self_signed
 from tests.fakes.unit_specs import made
 
@@ -44,7 +44,7 @@ def test_an_engines_key_is_a_credential(
     tmp_path: Path, content: bytes | None, key: str | None
 ) -> None:
     """A key is one line; text that would break a header, or stands for a missing file, is none."""
-    (tmp_path / MANIFEST).write_text(encode({"m": made("m", "gpu-0")}, "1"))
+    (tmp_path / MANIFEST).write_text(encode_manifest({"m": made("m", "gpu-0")}, "1"))
     if content is not None:
         (tmp_path / "engine-key.m").write_bytes(content)
     assert files(tmp_path).read_catalogue()["m"].engine_key == key
@@ -59,7 +59,7 @@ def test_an_engines_key_is_a_credential(
 def late(root: Path, key: Path | None) -> list[str]:
     """Return the profiles whose engine's key waits for a restart, of one with such a file."""
     handling = Handling(engine_key_file=None if key is None else str(key))
-    (root / MANIFEST).write_text(encode({"m": made("m", "gpu-0", handling=handling)}, "1"))
+    (root / MANIFEST).write_text(encode_manifest({"m": made("m", "gpu-0", handling=handling)}, "1"))
     found = files(root)
     return found.late_engine_keys(found.read_catalogue())
 

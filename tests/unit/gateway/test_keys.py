@@ -9,7 +9,7 @@ import pytest
 from appliance.gateway.keys import KeyRing
 from appliance.model.errors import StoreError
 from appliance.model.gateway import Key
-from appliance.system.key_file import KEY_FILE, FileKeys, StoredKey, read_keys
+from appliance.system.credential_files import KEY_FILE, FileKeys, StoredKey, read_keys
 
 PHONE = Key(name="phone")
 AGENT = Key(name="agent", may_switch=True, profiles=("genesis", "aeon"))

@@ -20,7 +20,7 @@ from appliance.supervisor.access_policy import ReadFromGateway
 from appliance.supervisor.client_requests import ClientRequests
 from appliance.supervisor.control_verbs import ControlVerbs
 from appliance.supervisor.ownership import OperationRequest, Supervisor
-from appliance.system.key_file import FileKeys
+from appliance.system.credential_files import FileKeys
 from tests.fakes.gateway_states import routed
 from tests.fakes.operator_accounts import token_desk
 from tests.fakes.profiles import FakeProfiles, applied, catalogue

@@ -18,11 +18,14 @@ import pytest
 from appliance.model.errors import LaneBusyError
 from appliance.model.gateway import Configuration, Key, Standing, State
 from appliance.model.profile import Endpoint
-from appliance.system.applied.gateway_file import GATEWAY_FILE
-from appliance.system.applied.gateway_file import encode as encode_configuration
-from appliance.system.applied.manifest import MANIFEST, encode
+from appliance.system.applied.manifest import (
+    GATEWAY_FILE,
+    MANIFEST,
+    encode_configuration,
+    encode_manifest,
+)
+from appliance.system.credential_files import FileKeys
 from appliance.system.front_client import FrontClient
-from appliance.system.key_file import FileKeys
 from appliance.system.lane_client import SocketProbeLane
 from appliance.wire.gateway import encode_state
 from appliance.wire.lane import LaneOutcome
@@ -122,7 +125,7 @@ class Systemd:
     def profile(self, engine: Engine, state: State = SERVING) -> None:
         """A profile that serves."""
         applied = made("m", "gpu-0", endpoint=Endpoint(port=engine.port))
-        (self.root / "applied" / MANIFEST).write_text(encode({"m": applied}, "1"))
+        (self.root / "applied" / MANIFEST).write_text(encode_manifest({"m": applied}, "1"))
         (self.root / "run" / "state.json").write_text(json.dumps(encode_state(state)))
 
     async def start(self, journal: IO[bytes] | None = None) -> asyncio.subprocess.Process:
@@ -336,7 +339,7 @@ async def test_profiles_are_followed_without_a_supervisor(systemd: Systemd, engi
     process = await systemd.start()
     assert b'"id":"m"' in await listed(systemd.port)
     # The supervisor is down: the manifest is all that the gateway can see.
-    (systemd.root / "applied" / MANIFEST).write_text(encode({}, "1"))
+    (systemd.root / "applied" / MANIFEST).write_text(encode_manifest({}, "1"))
     await systemd.keys_read()
     assert b'"data":[]' in await listed(systemd.port)
     systemd.profile(engine)

@@ -22,9 +22,7 @@ from appliance.settings.web import WebSettings
 from appliance.switch.units.apply_plan import Action, Installed, plan_apply
 from appliance.switch.units.daemon_drop_ins import SERVICE_DROP_IN, WEB_DROP_IN
 from appliance.switch.units.polkit import RULE_FILE
-from appliance.system.applied.documents import copy_of
-from appliance.system.applied.gateway_file import GATEWAY_FILE
-from appliance.system.applied.manifest import MANIFEST, read_manifest
+from appliance.system.applied.manifest import GATEWAY_FILE, MANIFEST, copy_of, read_manifest
 from appliance.wire.control import Exit
 from tests.fakes.profile_texts import MINIMAL
 from tests.fakes.systemctl import FakeSystemctl

@@ -13,7 +13,7 @@ import pytest
 from appliance.model.alerts import Message, SendOutcome, SendResult, Severity
 from appliance.model.targets import Target, Targets
 from appliance.notifier.notify_verbs import NotifyVerbs
-from appliance.system.notify_client import NotifyClient
+from appliance.system.daemon_clients import NotifyClient
 from appliance.wire.async_client import open_conversation
 from appliance.wire.conversation import ErrorEvent
 from appliance.wire.helpers import NOTIFY, SendRequest

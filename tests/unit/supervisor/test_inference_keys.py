@@ -11,7 +11,7 @@ from appliance.gateway.keys import KeyRing
 from appliance.model.errors import ApplianceError, BadRequestError
 from appliance.supervisor.access_policy import Requester
 from appliance.supervisor.inference_keys import KeyDesk, NoSuchKeyError
-from appliance.system.key_file import FileKeys
+from appliance.system.credential_files import FileKeys
 from appliance.wire.control import Exit
 from appliance.wire.control_requests import CONTROL, KeyRequest
 from appliance.wire.conversation import ResultEvent

@@ -9,7 +9,7 @@ import pytest
 from appliance.model.errors import BadRequestError, PermissionDeniedError
 from appliance.supervisor.access_policy import Requester
 from appliance.supervisor.operator_tokens import MOST_TOKENS, NoSuchTokenError, TokenDesk
-from appliance.system.token_file import TOKEN_FILE
+from appliance.system.credential_files import TOKEN_FILE
 from appliance.wire.control_requests import CONTROL, TokenRequest
 from appliance.wire.conversation import ResultEvent
 from appliance.wire.json_values import Json, text_in

@@ -21,7 +21,7 @@ from appliance.supervisor.access_policy import ReadFromGateway, Requester, read_
 from appliance.supervisor.client_requests import ClientRequests
 from appliance.supervisor.control_verbs import ControlVerbs
 from appliance.supervisor.ownership import OperationRequest, Supervisor
-from appliance.system.key_file import FileKeys
+from appliance.system.credential_files import FileKeys
 from appliance.wire.control import Exit
 from appliance.wire.control_events import EndedEvent
 from appliance.wire.control_requests import CONTROL

@@ -30,9 +30,8 @@ from appliance.supervisor.status_feed import StatusFeed
 from appliance.supervisor.status_verbs import StatusVerbs
 from appliance.supervisor.token_check import MOST_WRONG, TokenCheck
 from appliance.supervisor.unit_memory import StatusReader
-from appliance.system.key_file import FileKeys
-from appliance.system.token_client import TokenOwners
-from appliance.system.token_file import FileTokens
+from appliance.system.credential_files import FileKeys, FileTokens
+from appliance.system.daemon_clients import TokenOwners
 from appliance.wire.async_client import open_conversation
 from appliance.wire.control_events import OperationsRequest, StatusEvent
 from appliance.wire.control_requests import CONTROL, GpuStateRequest, WatchStatusRequest

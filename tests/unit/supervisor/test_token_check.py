@@ -9,7 +9,7 @@ import pytest
 from appliance.model.errors import ApplianceError, BusyError, PermissionDeniedError, StoreError
 from appliance.model.operators import OperatorToken
 from appliance.supervisor.token_check import MOST_WRONG, WRONG_S, TokenCheck
-from appliance.system.token_file import USE_EVERY_S, FileTokens
+from appliance.system.credential_files import USE_EVERY_S, FileTokens
 from tests.fakes.operator_accounts import ANA, BO, ENGINE, GUEST, FakeAccounts
 
 NOW_S = 1_700_000_000.0

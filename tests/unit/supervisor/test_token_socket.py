@@ -25,8 +25,7 @@ from appliance.supervisor.ownership import OperationRequest, Supervisor
 from appliance.supervisor.request_keys import KEY_S, MOST_KEYS, RequestKeys
 from appliance.supervisor.token_check import TokenCheck
 from appliance.supervisor.token_verbs import TokenVerbs
-from appliance.system.key_file import FileKeys
-from appliance.system.token_file import FileTokens
+from appliance.system.credential_files import FileKeys, FileTokens
 from appliance.wire.async_client import open_conversation
 from appliance.wire.control_events import AcceptedEvent, EndedEvent
 from appliance.wire.control_requests import CONTROL, StopRequest, SwitchRequest

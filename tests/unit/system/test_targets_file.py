@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from appliance.model.alerts import Severity
 from appliance.model.targets import Target, Targets, TargetStanding
-from appliance.system.targets_editing import with_heartbeat, with_target, without_target
 from appliance.system.targets_file import parse_targets, standing_of
+from appliance.system.toml.editing import with_heartbeat, with_target, without_target
 from appliance.system.toml.file import FaultyFileError, fault_lines
 
 TEXT = """\

@@ -26,7 +26,7 @@ from appliance.model.errors import BackendError, UnreachableError
 from appliance.model.gateway import Configuration
 from appliance.model.profile import WarmUp
 from appliance.speed.bench_plan import Workload, stages
-from appliance.system.applied.gateway_file import GATEWAY_FILE, encode
+from appliance.system.applied.manifest import GATEWAY_FILE, encode_configuration
 from appliance.wire.control import Exit
 from appliance.wire.conversation import RequestRefusedError
 from tests.fakes.bench_engine import BenchEngine
@@ -97,7 +97,9 @@ class World:
 
     async def _run(self, server: EngineServer, *words: str) -> Ran:
         configuration = replace(Configuration(port=server.port), **self.gateway)
-        (self.box.root / "applied" / GATEWAY_FILE).write_text(encode(configuration, "0.1.0"))
+        (self.box.root / "applied" / GATEWAY_FILE).write_text(
+            encode_configuration(configuration, "0.1.0")
+        )
         out, err = io.StringIO(), io.StringIO()
         streams = Streams(out=Terminal(stream=out), err=Terminal(stream=err))
         arguments = build_parser().parse_args(["bench", *words], Arguments())
@@ -167,7 +169,9 @@ class Interrupted:
         box, world = self._world.box, self._world
         async with EngineServer(self._talk) as server:
             configuration = replace(Configuration(port=server.port), **world.gateway)
-            (box.root / "applied" / GATEWAY_FILE).write_text(encode(configuration, "0.1.0"))
+            (box.root / "applied" / GATEWAY_FILE).write_text(
+                encode_configuration(configuration, "0.1.0")
+            )
             path = box.socket.with_name("health.sock")
             with (
                 FakeSupervisor(box.socket, world.supervisor),

@@ -9,7 +9,7 @@ import pytest
 
 from appliance.health.measuring.evidence import EvidenceReader
 from appliance.model.measurements import BoxGpus, Evidence, GpuEvidence, GpuSample
-from appliance.system.kernel.cpu_shares import CpuCounters
+from appliance.system.kernel.usage import CpuCounters
 from tests.fakes.health_clock import VirtualHealthClock
 from tests.fakes.profiles import applied
 from tests.fakes.virtual_time import advance

@@ -16,7 +16,7 @@ from appliance.model.profile import WarmUp
 from appliance.model.words import Series
 from appliance.speed.probe_prompts import MOST_PIECE_S
 from appliance.speed.probe_schedule import Cadence, ProbeConditions
-from appliance.system.kernel.cpu_shares import CpuCounters
+from appliance.system.kernel.usage import CpuCounters
 from tests.fakes.course_prober import FakeProbeStore
 from tests.fakes.health_clock import VirtualHealthClock
 from tests.fakes.probe_lane import FakeProbeLane

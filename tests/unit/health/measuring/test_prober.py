@@ -21,7 +21,7 @@ from appliance.model.measurements import (
 from appliance.model.profile import Applied, WarmUp
 from appliance.speed.probe_prompts import MOST_PIECE_S
 from appliance.speed.probe_sizes import ProbeCourse, ProbeStep
-from appliance.system.kernel.cpu_shares import CpuCounters
+from appliance.system.kernel.usage import CpuCounters
 from appliance.wire.health_socket import ProbeProgressEvent
 from appliance.wire.lane import LaneOutcome
 from tests.fakes.health_clock import VirtualHealthClock

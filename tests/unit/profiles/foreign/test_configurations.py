@@ -14,7 +14,7 @@ from appliance.engines.shared.engine import Engine, InvocationContext
 from appliance.profiles.foreign.option_reading import CommandLineStyle, read_options
 from appliance.profiles.foreign.profile_draft import EXTRA_ARGS, HostFacts
 from appliance.profiles.foreign.server_command import Argument, DispositionKind
-from appliance.system.profile_files.draft_files import checked_file, ledger_line
+from appliance.system.profile_files.drafts import checked_file, ledger_line
 from appliance.system.profile_files.loading import parse_profile
 from tests.fakes.imports import HOST, imported, is_counted
 

@@ -5,7 +5,7 @@ from appliance.profiles.proposing.engine_choice import EngineChoice
 from appliance.profiles.proposing.proposal_box import ProposalBox
 from appliance.profiles.proposing.proposal_comments import fit_lines, proposal_lines, settings_text
 from appliance.profiles.proposing.proposal_search import Proposal
-from appliance.system.profile_files.draft_text import keys_text
+from appliance.system.profile_files.drafts import keys_text
 from appliance.system.profile_files.loading import parse_profile
 from tests.fakes.proposals import (
     EMBEDDED,

@@ -16,7 +16,7 @@ from appliance.switch.units.drift import (
 )
 from appliance.switch.units.polkit import RULE_FILE, polkit_rule
 from appliance.switch.units.text import sections_of
-from appliance.system.profile_files.editing import adopted
+from appliance.system.toml.editing import adopted
 from tests.fakes.unit_specs import LAYOUT, spec
 
 UNIT = "appliance-backend-a.service"

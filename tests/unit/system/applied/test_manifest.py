@@ -1,4 +1,4 @@
-"""The manifest: what was applied comes back as it was, and damage is said."""
+"""Manifest and gateway.json: content comes back as it was applied, and damage is reported."""
 
 import hashlib
 import json
@@ -11,16 +11,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from appliance.model.errors import StoreError
+from appliance.model.gateway import Configuration, Limits
 from appliance.model.profile import Applied, Deadlines, Endpoint, Estimate, Handling, Need, WarmUp
 from appliance.model.words import Mark
-from appliance.system.applied.documents import copy_of
 from appliance.system.applied.manifest import (
+    GATEWAY_FILE,
     MANIFEST,
+    DamageWatch,
     EditWatch,
     ManifestProfiles,
-    decode,
-    encode,
+    copy_of,
+    decode_configuration,
+    decode_manifest,
+    encode_configuration,
+    encode_manifest,
     read_manifest,
+    recover_configuration,
 )
 from tests.fakes.unit_specs import made, one_of_each
 
@@ -81,14 +87,14 @@ ENTRY = st.builds(
 @given(ENTRY)
 def test_every_profile_comes_back_as_it_was(applied: Applied) -> None:
     """Encoding and decoding are inverse."""
-    assert decode(encode({"a": applied}, "1")) == {"a": applied}
+    assert decode_manifest(encode_manifest({"a": applied}, "1")) == {"a": applied}
 
 
 def test_equal_catalogues_are_equal_texts() -> None:
     """An apply that changes nothing writes nothing."""
     profiles = [s.applied for s in one_of_each()]
-    forward = encode({a.name: a for a in profiles}, "1")
-    assert forward == encode({a.name: a for a in reversed(profiles)}, "1")
+    forward = encode_manifest({a.name: a for a in profiles}, "1")
+    assert forward == encode_manifest({a.name: a for a in reversed(profiles)}, "1")
 
 
 SINCE_NEEDS = (
@@ -110,10 +116,10 @@ SINCE_NEEDS = (
 )
 def test_a_manifest_of_an_older_release_is_read(devices: tuple[str, ...], gpus: object) -> None:
     """Keys that it does not have get their defaults, and the GPUs are those claimed."""
-    document = json.loads(encode({"a": made("a", *devices)}, "1"))
+    document = json.loads(encode_manifest({"a": made("a", *devices)}, "1"))
     for key in SINCE_NEEDS:
         del document["profiles"]["a"][key]
-    assert decode(json.dumps(document)) == {"a": made("a", *devices, gpus=gpus)}
+    assert decode_manifest(json.dumps(document)) == {"a": made("a", *devices, gpus=gpus)}
 
 
 def test_nothing_applied_yet_is_an_empty_catalogue(tmp_path: Path) -> None:
@@ -126,7 +132,7 @@ def test_a_manifest_is_read_again_when_it_has_changed(tmp_path: Path) -> None:
     """And only then; one that is damaged is damaged each time."""
     profiles = ManifestProfiles(tmp_path)
     assert profiles.load() == {}
-    (tmp_path / MANIFEST).write_text(encode({"a": made("a", "cpu")}, "1"))
+    (tmp_path / MANIFEST).write_text(encode_manifest({"a": made("a", "cpu")}, "1"))
     assert set(profiles.load()) == {"a"}
     assert profiles.load() is profiles.load()
     (tmp_path / MANIFEST).write_text("{")
@@ -135,7 +141,7 @@ def test_a_manifest_is_read_again_when_it_has_changed(tmp_path: Path) -> None:
             profiles.load()
 
 
-GOOD = json.loads(encode({"a": made("a", "cpu")}, "1"))
+GOOD = json.loads(encode_manifest({"a": made("a", "cpu")}, "1"))
 
 
 def changed(**changes: object) -> str:
@@ -190,7 +196,7 @@ def test_a_damaged_manifest_says_what_to_do(content: bytes | str, tmp_path: Path
 def test_a_manifest_of_a_newer_release_is_refused() -> None:
     """Reading it as an older one would act on half the truth."""
     with pytest.raises(StoreError, match=r"appliance 9\.9, which is newer"):
-        decode(json.dumps({"format": 2, "version": "9.9", "profiles": 7}))
+        decode_manifest(json.dumps({"format": 2, "version": "9.9", "profiles": 7}))
 
 
 def test_an_unreadable_manifest_is_an_error(tmp_path: Path) -> None:
@@ -203,7 +209,7 @@ def test_an_unreadable_manifest_is_an_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize("damage", ["damaged", "empty", "missing", "a directory", "newer"])
 def test_the_last_good_manifest_is_used_and_said_so(tmp_path: Path, damage: str) -> None:
     """A damaged manifest's copy is used until the manifest is whole again."""
-    manifest, good = tmp_path / MANIFEST, encode({"a": made("a", "cpu")}, "1")
+    manifest, good = tmp_path / MANIFEST, encode_manifest({"a": made("a", "cpu")}, "1")
     copy_of(manifest).write_text(good)
     match damage:
         case "damaged":
@@ -222,7 +228,7 @@ def test_the_last_good_manifest_is_used_and_said_so(tmp_path: Path, damage: str)
     assert str(profiles.damage).endswith("; its copy is used")
     if manifest.is_dir():
         manifest.rmdir()
-    manifest.write_text(encode({"b": made("b", "cpu")}, "1"))
+    manifest.write_text(encode_manifest({"b": made("b", "cpu")}, "1"))
     assert set(profiles.load()) == {"b"}
     assert profiles.damage is None
 
@@ -256,3 +262,88 @@ def test_an_edit_is_seen_at_once(tmp_path: Path) -> None:
     assert watch.edited(catalogue) == frozenset()
     path.mkdir()
     assert watch.edited(catalogue) == {"a"}
+
+
+TEXTS = st.lists(st.text(st.characters(blacklist_categories=["Cs"]), max_size=8)).map(tuple)
+CONFIGURATION = st.builds(
+    Configuration,
+    port=st.integers(1, 65535),
+    addresses=TEXTS,
+    interfaces=TEXTS,
+    tls=st.booleans(),
+    limits=st.builds(Limits, body_bytes=st.integers(0, 1 << 40), idle_s=SECONDS),
+    drain_s=SECONDS,
+    allow_paths=TEXTS,
+    names=TEXTS,
+    origins=TEXTS,
+)
+
+
+@given(CONFIGURATION)
+def test_it_comes_back_as_it_was(configuration: Configuration) -> None:
+    """Encoding and decoding are inverse."""
+    assert decode_configuration(encode_configuration(configuration, "1")) == configuration
+
+
+def test_without_a_file_the_defaults_hold(tmp_path: Path) -> None:
+    """A gateway that was installed and never configured listens on loopback."""
+    assert recover_configuration(tmp_path).content == Configuration()
+    assert Configuration().beyond_loopback() == ()
+
+
+@pytest.mark.parametrize("text", ['{"format":1}', '{"format":1,"limits":{},"later":true}'])
+def test_what_is_missing_has_its_default_and_what_is_new_is_ignored(text: str) -> None:
+    """A file of another release of the same format can be read."""
+    assert decode_configuration(text) == Configuration()
+
+
+def test_whole_seconds_are_seconds() -> None:
+    """JSON makes no difference between 10 and 10.0."""
+    assert decode_configuration('{"format":1,"drain_s":10,"limits":{"wait_s":3}}') == Configuration(
+        drain_s=10.0, limits=Limits(wait_s=3.0)
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "{}",
+        '{"format":2,"version":"9"}',
+        '{"format":1,"port":"80"}',
+        '{"format":1,"port":true}',
+        '{"format":1,"addresses":"127.0.0.1"}',
+        '{"format":1,"limits":{"queue":1.5}}',
+        "[" * 9999,
+    ],
+)
+def test_damage_is_said_with_what_to_do(tmp_path: Path, text: str) -> None:
+    """A damaged file is not guessed at: apply writes the file again."""
+    (tmp_path / GATEWAY_FILE).write_text(text)
+    with pytest.raises(StoreError, match="sudo appliance apply"):
+        recover_configuration(tmp_path)
+
+
+def test_what_other_machines_reach() -> None:
+    """Interfaces, and every address but those of this machine."""
+    configuration = Configuration(
+        addresses=("127.0.0.1", "::1", "127.0.0.2", "10.10.10.1", "fd00::1"),
+        interfaces=("tailscale0",),
+    )
+    assert configuration.beyond_loopback() == ("10.10.10.1", "fd00::1", "tailscale0")
+
+
+def test_the_last_good_configuration_is_used_and_said_so(tmp_path: Path) -> None:
+    """A gateway that asks for keys, or listens elsewhere, does so also from the copy."""
+    configured = Configuration(port=9999, keys_always=True)
+    path = tmp_path / GATEWAY_FILE
+    path.write_text(encode_configuration(configured, "1"))
+    copy_of(path).write_text(encode_configuration(configured, "1"))
+    watch = DamageWatch(tmp_path)
+    assert watch.damage() is None
+    path.write_text("{")
+    assert recover_configuration(tmp_path).content == configured
+    assert "sudo appliance apply; its copy is used" in str(watch.damage())
+    copy_of(path).write_text("{")
+    assert str(watch.damage()).endswith("sudo appliance apply")

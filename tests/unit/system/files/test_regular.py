@@ -15,10 +15,14 @@ from appliance.launch import gate
 from appliance.model.errors import StoreError
 from appliance.model.gateway import State
 from appliance.model.operations import FOREVER
-from appliance.system.applied.documents import read_applied
-from appliance.system.applied.gateway_file import recover_configuration
-from appliance.system.applied.manifest import is_edited, read_manifest
+from appliance.system.applied.manifest import (
+    is_edited,
+    read_applied,
+    read_manifest,
+    recover_configuration,
+)
 from appliance.system.commitment import FileCommitment
+from appliance.system.credential_files import read_keys
 from appliance.system.files.durable import read_regular
 from appliance.system.files.regular import (
     CachedFile,
@@ -26,7 +30,6 @@ from appliance.system.files.regular import (
     read_small_file,
     replace_volatile,
 )
-from appliance.system.key_file import read_keys
 from appliance.system.launch_files import read_peak, read_run_report, read_verdicts
 from appliance.system.model_files.locate import snapshot
 from appliance.system.sqlite.operation_spool import OperationSpool

@@ -10,8 +10,7 @@ import pytest
 
 from appliance.model.gpus import GpuHealth
 from appliance.model.memory import DeviceMemory, GpuMemory, GpuState
-from appliance.system.gpus.health_record import HealthRecord
-from appliance.system.gpus.reader import GpuEvidenceReading, GpuReader
+from appliance.system.gpus.reader import GpuEvidenceReading, GpuReader, HealthRecord
 from appliance.system.gpus.sampler_client import Device, Reading
 from tests.pretend.building import NAME, build
 from tests.pretend.gpus import GIB, Gpus

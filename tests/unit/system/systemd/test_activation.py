@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from appliance.system.check_client import CheckClient
+from appliance.system.daemon_clients import CheckClient
 from tests.fakes.notify_socket import NotifySocket
 from tests.programs import PATIENCE_S, ROOT
 

@@ -1,4 +1,6 @@
-"""CPU time of the box and of a unit, and what a quota keeps from it, by the kernel's counters.
+"""Use of main memory and CPU time by the box and by the processes of a unit, from the kernel's counters.
+
+Main memory is that of /proc/meminfo and of the processes in a control group. CPU time:
 
 =================  ====================================  ==========================================
 figure             control groups of version 2           of version 1
@@ -17,8 +19,65 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from appliance.system.kernel.processes import processes_of
-from appliance.system.kernel.text_files import is_number, number_of, read, text_of
+from appliance.model.errors import ApplianceError
+from appliance.model.memory import GroupMemory, HostMemory
+from appliance.system.kernel.processes import members, processes_of
+from appliance.system.kernel.text_files import (
+    PROC,
+    is_number,
+    kib_table,
+    meminfo,
+    number_of,
+    read,
+    text_of,
+)
+
+
+def read_host_memory(root: str = "/") -> HostMemory:
+    """Return main memory now.
+
+    Args:
+        root: Directory that has ``proc/meminfo``.
+
+    Raises:
+        ApplianceError: the kernel does not say.
+    """
+    total, available = meminfo(root)
+    if not (total and available):
+        raise ApplianceError(f"cannot read the size of the memory from {root}proc/meminfo")
+    return HostMemory(total_bytes=total, available_bytes=available)
+
+
+def group_memory(control_group: str) -> GroupMemory:
+    """Return the main memory of the processes in a unit's control group and below it.
+
+    Args:
+        control_group: Its path, systemd's property ControlGroup, ``/system.slice/x.service``.
+    """
+    pids, resident, locked, pinned = [], 0, 0, 0
+    for pid in group_pids(control_group):
+        values = kib_table(read(f"{PROC}/{pid}/status"))
+        if "VmRSS" not in values:  # The process has ended meanwhile, or is a zombie.
+            continue
+        pids.append(pid)
+        resident += values["VmRSS"]
+        locked += values.get("VmLck", 0)
+        # Locked memory may be anonymous too and is then counted twice, hence the bound.
+        kept = sum(values.get(name, 0) for name in ("RssAnon", "RssShmem", "VmLck"))
+        pinned += min(kept, values["VmRSS"])
+    return GroupMemory(
+        resident_bytes=resident, locked_bytes=locked, pinned_bytes=pinned, pids=tuple(pids)
+    )
+
+
+def group_pids(control_group: str) -> tuple[int, ...]:
+    """Return the processes in a control group and below it, zombies included; none of the whole tree."""
+    group = control_group.rstrip("/")
+    if not group:
+        return ()
+    # Within a container a tree may show other paths than the processes do.
+    return tuple(processes_of(group) or sorted(members(group)))
+
 
 _UNIFIED: Final = ("sys/fs/cgroup", "sys/fs/cgroup/unified")
 _USAGE: Final = ("sys/fs/cgroup/cpu,cpuacct", "sys/fs/cgroup/cpuacct")

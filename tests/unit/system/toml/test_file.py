@@ -3,7 +3,7 @@
 import pytest
 
 from appliance.model.spec import Where
-from appliance.system.toml.lines import key_lines
+from appliance.system.toml.file import key_lines
 
 
 @pytest.mark.parametrize(
