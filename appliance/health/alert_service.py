@@ -20,25 +20,22 @@ from pathlib import Path
 from secrets import token_bytes
 from typing import Final
 
-from appliance.alerts.book.alert_book import AlertCircumstances, AlertPolicy
-from appliance.alerts.book.alert_report import open_alerts
-from appliance.alerts.messages.box_messages import BoxWords
-from appliance.alerts.watchdog_rules.snapshot import BoxLook
-from appliance.alerts.watchdog_rules.watchdog import circumstances
+from appliance.alerts.book import AlertPolicy
+from appliance.alerts.inhibition import AlertCircumstances, OwnNetwork, circumstances
+from appliance.alerts.messages import BoxWords
+from appliance.alerts.report import open_alerts
+from appliance.alerts.snapshot import BoxLook
 from appliance.health.agent import HealthAgent
+from appliance.health.agent_failure import FILE as FAILURE_FILE
+from appliance.health.agent_failure import tell_return
 from appliance.health.answering.alert_verbs import AlertVerbs
 from appliance.health.answering.subject_directory import SubjectDirectory
 from appliance.health.box_view import BoxView
 from appliance.health.clock import HealthClock, TrialClock
-from appliance.health.telling.agent_failure import FILE as FAILURE_FILE
-from appliance.health.telling.agent_failure import tell_return
-from appliance.health.telling.delivery_figures import DeliveryFigures
-from appliance.health.telling.heartbeat import Heartbeat
-from appliance.health.telling.message_buttons import MessageButtons
-from appliance.health.telling.message_clock import message_clock
-from appliance.health.telling.message_renderer import MessageRenderer
-from appliance.health.telling.outbox_sender import OutboxSender
-from appliance.health.telling.own_network import OwnNetwork
+from appliance.health.delivery_report import DeliveryFigures
+from appliance.health.heartbeat import Heartbeat
+from appliance.health.message_renderer import MessageButtons, MessageRenderer, message_clock
+from appliance.health.outbox_sender import OutboxSender
 from appliance.health.watching.box_observer import BoxObserver
 from appliance.health.watching.engine_checks import EngineChecks
 from appliance.health.watching.stop_watch import StopWatch

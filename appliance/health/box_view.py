@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from appliance.alerts.watchdog_rules.snapshot import EndedOperation, OperationLook
+from appliance.alerts.snapshot import EndedOperation, OperationLook
 from appliance.model.measurements import TrafficSums
 from appliance.model.operations import Kind
 from appliance.model.profile import Applied, Catalogue

@@ -9,8 +9,8 @@ people, None where there is none or a figure is not known; the thresholds are be
 docs/explanation/causes-of-a-loss.md has the reasons.
 
 The sentences about a loss have no clock times, since they may be read in any time zone, days later;
-the message to a phone is made when it is sent (`alerts.messages.alert_message`), from what
-`alerts.watchdog_rules.speed_rules` finds.
+the message to a phone is made when it is sent (`alerts.messages`), from what
+`alerts.engine_rules` finds.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -435,7 +435,7 @@ class AlertSection(TypedDict):
     """Alerts and their delivery, which the command asks the health agent for."""
 
     alerts: list[Mapping[str, object]]
-    """Alerts that are not over (`appliance.alerts.book.alert_report.AlertRow`)."""
+    """Alerts that are not over (`appliance.alerts.report.AlertRow`)."""
     left_off: int
     """Number of further ones, for which the answer had no room."""
     silences: list[Mapping[str, object]]

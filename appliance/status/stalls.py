@@ -4,7 +4,7 @@ An engine whose worker is frozen or deadlocked still answers its health path, so
 poller see nothing. Two figures together show it, and neither alone: a long prefill and a deep queue send
 no byte for minutes but use a CPU; an idle engine uses none but owes nothing.
 
-The status and the watchdog's rule (`alerts.watchdog_rules.progress_rule`) share the threshold; the rule knows
+The status and the watchdog's rule (`alerts.engine_rules`) share the threshold; the rule knows
 the GPUs besides.
 """
 

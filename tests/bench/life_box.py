@@ -3,29 +3,22 @@
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from appliance.alerts.book.alert_book import (
-    AlertBook,
-    AlertPolicy,
-    Evaluation,
-    Instant,
-    PlannedWindow,
-    ack,
-    add_window,
-    evaluate,
-    silence,
-)
-from appliance.alerts.sending.outbox import Delivery, plan_deliveries
-from appliance.alerts.sending.outbox_rows import (
+from appliance.alerts.book import AlertBook, AlertPolicy, Evaluation, Instant, PlannedWindow
+from appliance.alerts.evaluation import evaluate
+from appliance.alerts.inhibition import circumstances
+from appliance.alerts.outbox import (
     OutboxRow,
+    TargetHealth,
     after,
     begun,
     rows_of,
     settled,
 )
-from appliance.alerts.sending.target_health import TargetHealth
-from appliance.alerts.watchdog_rules.snapshot import BoxLook
-from appliance.alerts.watchdog_rules.watchdog import circumstances, findings
-from appliance.alerts.watchdog_rules.watchdog_memory import WatchdogMemory
+from appliance.alerts.outbox_plan import Delivery, plan_deliveries
+from appliance.alerts.rules import findings
+from appliance.alerts.silences import ack, add_window, silence
+from appliance.alerts.snapshot import BoxLook
+from appliance.alerts.watchdog_memory import WatchdogMemory
 from appliance.model.alerts import (
     AlertPhase,
     AlertRule,

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from appliance.alerts.watchdog_rules.snapshot import (
+from appliance.alerts.snapshot import (
     BoxLook,
     DiskLook,
     EndedOperation,

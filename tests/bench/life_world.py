@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from appliance.alerts.watchdog_rules.snapshot import BoxLook, UnitLook, WatchLook
+from appliance.alerts.snapshot import BoxLook, UnitLook, WatchLook
 from appliance.model.alerts import AlertRule, Subject, SubjectKind
 from appliance.model.names import unit_of
 from appliance.model.observed import ActiveState

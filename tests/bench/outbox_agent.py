@@ -13,10 +13,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from appliance.alerts.messages.alert_message import Rendering, joint_message, message
-from appliance.alerts.sending.outbox import Delivery, DeliveryForm
+from appliance.alerts.messages import Rendering, joint_message, message
+from appliance.alerts.outbox_plan import Delivery, DeliveryForm
 from appliance.health.clock import SystemHealthClock
-from appliance.health.telling.outbox_sender import OutboxSender
+from appliance.health.outbox_sender import OutboxSender
 from appliance.model.alerts import AlertRule, Message, Severity, Transition, TransitionKind
 from appliance.system.daemon_clients import NotifyClient
 from appliance.system.sqlite.alert_store import AlertStore

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from appliance.alerts.book.alert_book import AlertBook, Evaluation
+from appliance.alerts.book import AlertBook, Evaluation
 from appliance.model.alerts import Notice, Severity, Transition
 
 

@@ -3,16 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from appliance.alerts.book.alert_book import (
-    AlertBook,
-    AlertCircumstances,
-    AlertPolicy,
-    AlertState,
-    Evaluation,
-    Instant,
-    evaluate,
-)
-from appliance.alerts.book.alert_tables import STANDARD_TABLES, AlertTables
+from appliance.alerts.book import AlertBook, AlertPolicy, AlertState, Evaluation, Instant
+from appliance.alerts.evaluation import evaluate
+from appliance.alerts.inhibition import AlertCircumstances
+from appliance.alerts.round import STANDARD_TABLES, AlertTables
 from appliance.model.alerts import (
     AlertRule,
     Finding,

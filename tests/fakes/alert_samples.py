@@ -3,8 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from appliance.alerts.book.alert_context import Evaluation
-from appliance.alerts.book.alert_state import AlertBook, AlertState
+from appliance.alerts.book import AlertBook, AlertState, Evaluation
 from appliance.model.alerts import (
     AlertPhase,
     AlertRule,

@@ -5,8 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from appliance.alerts.book.alert_context import Evaluation
-from appliance.alerts.book.alert_state import AlertBook, AlertState
+from appliance.alerts.book import AlertBook, AlertState, Evaluation
 from appliance.model.measurements import CanaryRun, EventKind, MeasurementEvent, TrafficSums
 from appliance.model.operations import Finished, Goal, Kind, Operation, Outcome
 from appliance.model.words import Mark

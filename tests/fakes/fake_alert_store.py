@@ -3,9 +3,8 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from appliance.alerts.book.alert_context import Evaluation
-from appliance.alerts.book.alert_state import AlertBook
-from appliance.alerts.sending.outbox_rows import (
+from appliance.alerts.book import AlertBook, Evaluation
+from appliance.alerts.outbox import (
     WAITING,
     OutboxRow,
     Settlement,

@@ -4,7 +4,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from appliance.alerts.watchdog_rules.snapshot import (
+from appliance.alerts.rules import findings
+from appliance.alerts.snapshot import (
     BoxLook,
     DiskLook,
     EndedOperation,
@@ -13,8 +14,7 @@ from appliance.alerts.watchdog_rules.snapshot import (
     UnitLook,
     WatchLook,
 )
-from appliance.alerts.watchdog_rules.watchdog import findings
-from appliance.alerts.watchdog_rules.watchdog_memory import WatchdogMemory
+from appliance.alerts.watchdog_memory import WatchdogMemory
 from appliance.model.alerts import AlertRule, Finding, Sign
 from appliance.model.names import GATEWAY_UNIT, SUPERVISOR_UNIT, unit_of
 from appliance.model.observed import ActiveState

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import Any, Final
 
-from appliance.alerts.book.alert_report import DeliveryReport
+from appliance.alerts.report import DeliveryReport
 from appliance.gateway.meter import Meter
 from appliance.model.gpus import GpuHealth
 from appliance.model.json_reader import decode_json

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Sequence
 
-from appliance.alerts.sending.outbox import Delivery
+from appliance.alerts.outbox_plan import Delivery
 from appliance.model.alerts import Message, SendOutcome, SendResult, Severity
 
 SENT = SendResult(outcome=SendOutcome.SENT)

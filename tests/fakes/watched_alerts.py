@@ -5,20 +5,15 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from appliance.alerts.book.alert_book import (
-    AlertBook,
-    AlertCircumstances,
-    AlertPolicy,
-    Evaluation,
-    Instant,
-)
-from appliance.alerts.sending.outbox_rows import Settlement
-from appliance.alerts.watchdog_rules.snapshot import BoxLook
+from appliance.alerts.book import AlertBook, AlertPolicy, Evaluation, Instant
+from appliance.alerts.inhibition import AlertCircumstances
+from appliance.alerts.outbox import Settlement
+from appliance.alerts.snapshot import BoxLook
 from appliance.health.answering.alert_verbs import AlertVerbs
 from appliance.health.answering.subject_directory import SubjectDirectory
 from appliance.health.clock import HealthClock, SystemHealthClock
-from appliance.health.telling.delivery_figures import DeliveryFigures
-from appliance.health.telling.heartbeat import HeartbeatFacts
+from appliance.health.delivery_report import DeliveryFigures
+from appliance.health.heartbeat import HeartbeatFacts
 from appliance.health.watching.watchdog_loop import Watchdog
 from appliance.model.alerts import OutboxState, Transition
 from appliance.model.targets import TargetStanding

@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from appliance.alerts.watchdog_rules.snapshot import BoxLook, GpuError, GpuHolder
-from appliance.alerts.watchdog_rules.watchdog import findings
-from appliance.alerts.watchdog_rules.watchdog_memory import WatchdogMemory
+from appliance.alerts.rules import findings
+from appliance.alerts.snapshot import BoxLook, GpuError, GpuHolder
+from appliance.alerts.watchdog_memory import WatchdogMemory
 from appliance.model.names import unit_of
 from appliance.model.observed import ActiveState
 from appliance.wire.helpers import Listener

@@ -5,8 +5,8 @@ from dataclasses import replace
 from itertools import product
 from typing import Final
 
-from appliance.alerts.book.alert_book import AlertCircumstances
-from appliance.alerts.book.alert_tables import AlertTables
+from appliance.alerts.inhibition import AlertCircumstances
+from appliance.alerts.round import AlertTables
 from appliance.model.alerts import BOX, AlertRule, Finding, Subject, SubjectKind
 from tests.fakes.alert_rounds import GENESIS, AlertRounds, bad, good
 from tests.property.alert_truth import DAY, SWITCH

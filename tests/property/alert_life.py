@@ -12,18 +12,11 @@ was told once of its end.
 from dataclasses import replace
 from typing import Final
 
-from appliance.alerts.book.alert_book import (
-    AlertCircumstances,
-    AlertPolicy,
-    PlannedWindow,
-    ack,
-    add_window,
-    silence,
-    unsilence,
-)
-from appliance.alerts.book.alert_report import open_alerts
-from appliance.alerts.book.alert_state import AlertKey
-from appliance.alerts.watchdog_rules.snapshot import OperationLook
+from appliance.alerts.book import AlertKey, AlertPolicy, PlannedWindow
+from appliance.alerts.inhibition import AlertCircumstances
+from appliance.alerts.report import open_alerts
+from appliance.alerts.silences import ack, add_window, silence, unsilence
+from appliance.alerts.snapshot import OperationLook
 from appliance.model.alerts import (
     AlertPhase,
     AlertRule,

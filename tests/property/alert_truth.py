@@ -6,19 +6,13 @@ from enum import StrEnum
 from itertools import product
 from typing import Final
 
-from appliance.alerts.book.alert_book import (
-    AlertCircumstances,
-    AlertPolicy,
-    PlannedWindow,
-    ack,
-    add_window,
-    silence,
-    unsilence,
-)
-from appliance.alerts.book.alert_tables import AlertTables
-from appliance.alerts.watchdog_rules.snapshot import OperationLook
-from appliance.alerts.watchdog_rules.watchdog import findings
-from appliance.alerts.watchdog_rules.watchdog_memory import WatchdogMemory
+from appliance.alerts.book import AlertPolicy, PlannedWindow
+from appliance.alerts.inhibition import AlertCircumstances
+from appliance.alerts.round import AlertTables
+from appliance.alerts.rules import findings
+from appliance.alerts.silences import ack, add_window, silence, unsilence
+from appliance.alerts.snapshot import OperationLook
+from appliance.alerts.watchdog_memory import WatchdogMemory
 from appliance.model.alerts import AlertRule, Finding, Severity
 from appliance.model.observed import ActiveState
 from appliance.model.words import Mark

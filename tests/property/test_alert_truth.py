@@ -7,10 +7,11 @@ from typing import Final
 import pytest
 from hypothesis import settings
 
-from appliance.alerts.book.alert_rules import ALERT_TERMS, AlertTerms
-from appliance.alerts.book.alert_state import DeliveryGate
-from appliance.alerts.book.alert_tables import HOLDS, STANDARD_TABLES, AlertTables
-from appliance.alerts.book.inhibition import INHIBITIONS, InhibitionScope
+from appliance.alerts.book import DeliveryGate
+from appliance.alerts.inhibition import INHIBITIONS, InhibitionScope
+from appliance.alerts.round import HOLDS, STANDARD_TABLES, AlertTables
+from appliance.alerts.rule import Rule
+from appliance.alerts.rules import RULES
 from appliance.model.alerts import AlertRule, Severity, TransitionKind
 from appliance.model.words import Mark
 from tests.property.alert_causes import inhibition_violations
@@ -32,8 +33,8 @@ DOWN: Final = [
 OF_ONE: Final = frozenset({InhibitionScope.SAME_SUBJECT, InhibitionScope.GPU_OF_PROFILE})
 
 
-def with_terms(rule: AlertRule, terms: AlertTerms) -> AlertTables:
-    return replace(STANDARD_TABLES, terms={**ALERT_TERMS, rule: terms})
+def with_terms(rule: AlertRule, terms: Rule) -> AlertTables:
+    return replace(STANDARD_TABLES, rules={**RULES, rule: terms})
 
 
 def with_hold(gate: DeliveryGate, kinds: frozenset[TransitionKind]) -> AlertTables:
@@ -68,7 +69,7 @@ def inhibitions_changed() -> Iterator[tuple[str, AlertTables]]:
 
 def terms_changed() -> Iterator[tuple[str, AlertTables]]:
     """Yield tables in which one rule has other terms."""
-    for rule, terms in ALERT_TERMS.items():
+    for rule, terms in RULES.items():
         is_critical = terms.severity is Severity.CRITICAL
         is_live = terms.least_mark is Mark.LIVE
         changes: dict[str, dict[str, object]] = {
@@ -123,7 +124,7 @@ def table_of_few(tables: AlertTables) -> Iterator[str]:
 
 def changed_terms(tables: AlertTables) -> Iterator[str]:
     """Yield what is wrong with the rules whose terms are not the standard ones."""
-    rules = [rule for rule in AlertRule if tables.terms[rule] != ALERT_TERMS[rule]]
+    rules = [rule for rule in AlertRule if tables.rules[rule] != RULES[rule]]
     return terms_violations(tables, rules)
 
 

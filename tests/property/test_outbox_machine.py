@@ -13,20 +13,20 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from appliance.alerts.sending.outbox import (
-    Delivery,
-    DeliveryForm,
-    OutboxPlan,
-    plan_deliveries,
-)
-from appliance.alerts.sending.outbox_rows import (
+from appliance.alerts.outbox import (
     OutboxRow,
+    TargetHealth,
     after,
     begun,
     rows_of,
     settled,
 )
-from appliance.alerts.sending.target_health import TargetHealth
+from appliance.alerts.outbox_plan import (
+    Delivery,
+    DeliveryForm,
+    OutboxPlan,
+    plan_deliveries,
+)
 from appliance.model.alerts import (
     AlertRule,
     Notice,

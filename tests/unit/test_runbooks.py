@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from appliance.alerts.messages.rule_words import RULE_WORDS
+from appliance.alerts.rules import RULES
 from appliance.cli.argument_parser import build_parser
 from appliance.model.alerts import AlertRule
 
@@ -27,7 +27,7 @@ def commands() -> list[str]:
     """Return everything on the page, and in the words of rules, that is typed."""
     code = re.findall(r"`([^`]+)`", PAGE)
     typed = [text for text in code if text.split()[0] in PROGRAMS and " " in text]
-    return [*typed, *(words.command for words in RULE_WORDS.values())]
+    return [*typed, *(words.command for words in RULES.values())]
 
 
 def test_every_rule_has_a_runbook() -> None:

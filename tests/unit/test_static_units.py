@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from appliance.health.telling.agent_failure import AGAIN_IN
+from appliance.health.agent_failure import AGAIN_IN
 from appliance.model import paths
 from appliance.model.names import (
     AUDIT_SOCKET_UNIT,

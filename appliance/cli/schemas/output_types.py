@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Final, Literal, NotRequired, TypedDict
 
-from appliance.alerts.book.alert_report import AlertRow, DeliveryReport
-from appliance.alerts.book.alert_state import PlannedWindow, Silence
-from appliance.alerts.sending.outbox_rows import OutboxRow
+from appliance.alerts.book import PlannedWindow, Silence
+from appliance.alerts.outbox import OutboxRow
+from appliance.alerts.report import AlertRow, DeliveryReport
 from appliance.model.alerts import Severity
 from appliance.model.claims import Claim
 from appliance.model.measurements import MeasurementEvent

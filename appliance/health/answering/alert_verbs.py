@@ -8,20 +8,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Final, assert_never
 
-from appliance.alerts.book.alert_book import (
-    PlannedWindow,
-    ack,
-    add_window,
-    remove_window,
-    silence,
-    unsilence,
-)
-from appliance.alerts.book.alert_report import open_alerts, open_states, subject_phrase
-from appliance.alerts.messages.action_tokens import ButtonAction, present_token
+from appliance.alerts.action_tokens import ButtonAction, present_token
+from appliance.alerts.book import PlannedWindow
+from appliance.alerts.report import open_alerts, open_states, subject_phrase
+from appliance.alerts.silences import ack, add_window, remove_window, silence, unsilence
 from appliance.health.answering.subject_directory import SubjectDirectory
 from appliance.health.clock import HealthClock
-from appliance.health.telling.delivery_figures import DeliveryFigures
-from appliance.health.telling.delivery_trial import DeliveryTrial
+from appliance.health.delivery_report import DeliveryFigures, DeliveryTrial
 from appliance.health.watching.watchdog_loop import Watchdog
 from appliance.model.alerts import Subject
 from appliance.model.amounts import duration

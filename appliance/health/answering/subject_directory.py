@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Iterable
 
-from appliance.alerts.book.alert_book import AlertBook
-from appliance.alerts.book.alert_report import open_states
+from appliance.alerts.book import AlertBook
+from appliance.alerts.report import open_states
 from appliance.model.alerts import BOX, Subject, SubjectKind
 from appliance.model.errors import UnknownProfileError
 from appliance.model.wording import no_such_profile

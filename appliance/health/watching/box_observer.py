@@ -22,7 +22,7 @@ import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
-from appliance.alerts.watchdog_rules.snapshot import BoxLook, DiskLook, ReadingKind
+from appliance.alerts.snapshot import BoxLook, DiskLook, ReadingKind
 from appliance.health.box_view import BoxView
 from appliance.health.clock import HealthClock
 from appliance.health.watching.engine_checks import CheckedEngine, EngineAnswers, EngineChecks

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from appliance.alerts.watchdog_rules.snapshot import GpuError, GpuHolder, GpuLook
+from appliance.alerts.snapshot import GpuError, GpuHolder, GpuLook
 from appliance.model.gpus import GpuHealth
 from appliance.model.measurements import BoxGpus, GpuEvidence, GpuSample
 from appliance.model.memory import GpuState

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Generic, TypeVar
 
-from appliance.alerts.watchdog_rules.desired_state import is_desired
-from appliance.alerts.watchdog_rules.snapshot import ProfileLook, ReadingKind, UnitLook
+from appliance.alerts.serving_state import is_desired
+from appliance.alerts.snapshot import ProfileLook, ReadingKind, UnitLook
 from appliance.health.box_view import BoxView, ProfileView
 from appliance.health.watching.engine_checks import EngineAnswers
 from appliance.health.watching.gpu_looks import held_bytes, is_on_its_gpus, used_uuids

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from appliance.alerts.book.alert_book import AlertBook, Evaluation, Instant
-from appliance.alerts.book.stop_silences import (
+from appliance.alerts.book import AlertBook, Evaluation, Instant
+from appliance.alerts.silences import (
     StopByRequest,
     silence_stopped,
     started,

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Final
 from urllib.parse import urlsplit
 
-from appliance.alerts.watchdog_rules.snapshot import UnitLook, WatchLook
+from appliance.alerts.snapshot import UnitLook, WatchLook
 from appliance.health.clock import HealthClock
 from appliance.health.watching.periodic_reading import PeriodicReading
 from appliance.model.observed import ActiveState

@@ -19,17 +19,12 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import asdict
 from typing import Final, Protocol
 
-from appliance.alerts.book.alert_book import (
-    AlertBook,
-    AlertCircumstances,
-    AlertPolicy,
-    Evaluation,
-    Instant,
-    evaluate,
-)
-from appliance.alerts.watchdog_rules.snapshot import BoxLook
-from appliance.alerts.watchdog_rules.watchdog import findings
-from appliance.alerts.watchdog_rules.watchdog_memory import WatchdogMemory
+from appliance.alerts.book import AlertBook, AlertPolicy, Evaluation, Instant
+from appliance.alerts.evaluation import evaluate
+from appliance.alerts.inhibition import AlertCircumstances
+from appliance.alerts.rules import findings
+from appliance.alerts.snapshot import BoxLook
+from appliance.alerts.watchdog_memory import WatchdogMemory
 from appliance.health.clock import HealthClock
 from appliance.model.alerts import Severity, Transition
 from appliance.model.json_reader import decode_json
@@ -148,7 +143,7 @@ class Watchdog:
         """Change the book between two looks; returns the transitions. Raises what `act` raises.
 
         Args:
-            act: Function of `alert_book`, such as an ack, with its other arguments bound.
+            act: Function that changes the book, such as an ack, with its other arguments bound.
             only: Targets that are told; None: all.
         """
         await self._read.wait()

@@ -5,13 +5,13 @@ import sqlite3
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from appliance.alerts.book.alert_state import (
+from appliance.alerts.book import (
     AlertBook,
     AlertState,
     PlannedWindow,
     Silence,
 )
-from appliance.alerts.sending.outbox_rows import OutboxRow
+from appliance.alerts.outbox import OutboxRow
 from appliance.model.alerts import Transition
 from appliance.model.json_reader import decode_json
 from appliance.wire.typed_json import from_json

@@ -12,9 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final, TypeVar
 
-from appliance.alerts.book.alert_context import Evaluation
-from appliance.alerts.book.alert_state import AlertBook
-from appliance.alerts.sending.outbox_rows import OutboxRow, Settlement, rows_of
+from appliance.alerts.book import AlertBook, Evaluation
+from appliance.alerts.outbox import OutboxRow, Settlement, rows_of
 from appliance.model.alerts import Severity, Subject, Transition
 from appliance.system.sqlite import outbox_table
 from appliance.system.sqlite.alert_database import RETRY_AFTER_S, AlertDatabase

@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from appliance.alerts.book.alert_context import Evaluation
-from appliance.alerts.book.alert_state import AlertBook, AlertKey, AlertState
+from appliance.alerts.book import AlertBook, AlertKey, AlertState, Evaluation
 from appliance.model.alerts import AlertPhase
 from appliance.system.sqlite.alert_rows import (
     book_document,

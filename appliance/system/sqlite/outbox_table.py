@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from appliance.alerts.sending.outbox_rows import OutboxRow, Settlement
+from appliance.alerts.outbox import OutboxRow, Settlement
 from appliance.model.alerts import OutboxState
 from appliance.system.sqlite.alert_rows import to_outbox_columns, to_outbox_row
 from appliance.system.sqlite.alert_schema import WAITS

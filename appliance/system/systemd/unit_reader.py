@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from appliance.alerts.watchdog_rules.snapshot import UnitLook
+from appliance.alerts.snapshot import UnitLook
 from appliance.model.errors import UnitError
 from appliance.model.observed import ActiveState
 from appliance.system.systemd.bus import MANAGER_PATH, CallError, SystemBus

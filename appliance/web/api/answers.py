@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypedDict
 
-from appliance.alerts.book.alert_report import AlertRow, DeliveryReport
-from appliance.alerts.sending.outbox_rows import OutboxRow
+from appliance.alerts.outbox import OutboxRow
+from appliance.alerts.report import AlertRow, DeliveryReport
 from appliance.speed.speeds import BaselineReport, SpeedReport
 from appliance.status.document import (
     AlertSection,

@@ -6,7 +6,7 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Path
 from starlette.responses import HTMLResponse, JSONResponse
 
-from appliance.alerts.messages.action_tokens import (
+from appliance.alerts.action_tokens import (
     MOST_TOKEN_CHARACTERS,
     ButtonAction,
     present_token,

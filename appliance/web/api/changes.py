@@ -11,7 +11,7 @@ from fastapi.security import HTTPBearer
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 from starlette.responses import JSONResponse
 
-from appliance.alerts.book.silences import LONGEST_SILENCE_S
+from appliance.alerts.silences import LONGEST_SILENCE_S
 from appliance.model.record import Record
 from appliance.model.words import Mark
 from appliance.web.acting.box_actions import Begun, BoxActions

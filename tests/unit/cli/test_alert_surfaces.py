@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import cast
 
-from appliance.alerts.book.alert_context import AlertCircumstances
-from appliance.alerts.book.alert_report import open_alerts
-from appliance.alerts.messages.alert_message import Rendering, message
-from appliance.alerts.watchdog_rules.snapshot import OperationLook
+from appliance.alerts.inhibition import AlertCircumstances
+from appliance.alerts.messages import Rendering, message
+from appliance.alerts.report import open_alerts
+from appliance.alerts.snapshot import OperationLook
 from appliance.cli.alert_lines import profile_alert_lines
 from appliance.cli.live.box_sections import alert_section_lines
 from appliance.cli.terminal import Terminal

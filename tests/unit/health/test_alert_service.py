@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from appliance.alerts.book.alert_book import AlertBook, AlertPolicy
-from appliance.alerts.watchdog_rules.snapshot import BoxLook, OperationLook
+from appliance.alerts.book import AlertBook, AlertPolicy
+from appliance.alerts.snapshot import BoxLook, OperationLook
 from appliance.health.agent import HealthAgent, QualityWatch, SpeedWatch
 from appliance.health.alert_service import AlertService, ServiceSources, notable, policy_of
 from appliance.health.box_view import BoxView, ProfileView
 from appliance.health.clock import SystemHealthClock
-from appliance.health.telling.heartbeat import HeartbeatFacts
+from appliance.health.heartbeat import HeartbeatFacts
 from appliance.model.measurements import TrafficSums
 from appliance.model.targets import TargetStanding
 from appliance.settings.alerts import AlertSettings

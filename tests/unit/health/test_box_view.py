@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from appliance.alerts.watchdog_rules.snapshot import EndedOperation, OperationLook
+from appliance.alerts.snapshot import EndedOperation, OperationLook
 from appliance.health.box_view import NOT_CONNECTED, view_of
 from appliance.model.measurements import TrafficSums
 from appliance.wire.typed_json import JsonValueError

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from appliance.alerts.sending.outbox_rows import OutboxRow
-from appliance.health.telling.delivery_figures import sent_alerts
-from appliance.health.telling.heartbeat import HeartbeatFacts
+from appliance.alerts.outbox import OutboxRow
+from appliance.health.delivery_report import sent_alerts
+from appliance.health.heartbeat import HeartbeatFacts
 from appliance.model.alerts import (
     BOX,
     AlertRule,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from appliance.alerts.watchdog_rules.snapshot import (
+from appliance.alerts.snapshot import (
     EndedOperation,
     OperationLook,
     ProfileLook,

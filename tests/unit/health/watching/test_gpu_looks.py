@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from appliance.alerts.watchdog_rules.snapshot import GpuError, GpuHolder, GpuLook
+from appliance.alerts.snapshot import GpuError, GpuHolder, GpuLook
 from appliance.health.watching.gpu_looks import foreign_pids, gpu_looks, held_bytes, is_on_its_gpus
 from appliance.model.gpus import ForeignProcess, GpuHealth, XidEvent
 from appliance.model.measurements import BoxGpus, GpuEvidence, GpuSample, GpuTenant

@@ -5,7 +5,7 @@ from math import inf
 
 import pytest
 
-from appliance.alerts.watchdog_rules.snapshot import ProfileLook, ReadingKind, UnitLook
+from appliance.alerts.snapshot import ProfileLook, ReadingKind, UnitLook
 from appliance.health.box_view import BoxView, ProfileView
 from appliance.health.watching.engine_checks import EngineAnswers
 from appliance.health.watching.profile_looks import Observations, ProfileLooks

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from appliance.alerts.book.alert_book import evaluate, unsilence
-from appliance.alerts.book.alert_context import AlertCircumstances, AlertPolicy
+from appliance.alerts.book import AlertPolicy
+from appliance.alerts.evaluation import evaluate
+from appliance.alerts.inhibition import AlertCircumstances
+from appliance.alerts.silences import unsilence
 from appliance.health.watching.stop_watch import StopWatch
 from appliance.model.alerts import Subject, SubjectKind
 from tests.fakes.watched_alerts import WatchedAlerts, watched_alerts

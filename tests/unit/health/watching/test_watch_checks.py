@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from appliance.alerts.watchdog_rules.snapshot import UnitLook, WatchLook
+from appliance.alerts.snapshot import UnitLook, WatchLook
 from appliance.health.watching.watch_checks import UrlAnswer, WatchChecks, ask_no_url
 from appliance.model.observed import ActiveState
 from appliance.model.words import Mark

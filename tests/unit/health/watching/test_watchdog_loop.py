@@ -7,16 +7,10 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from appliance.alerts.book.alert_book import (
-    AlertBook,
-    AlertCircumstances,
-    AlertPolicy,
-    Evaluation,
-    Instant,
-    ack,
-    silence,
-)
-from appliance.alerts.watchdog_rules.snapshot import BoxLook
+from appliance.alerts.book import AlertBook, AlertPolicy, Evaluation, Instant
+from appliance.alerts.inhibition import AlertCircumstances
+from appliance.alerts.silences import ack, silence
+from appliance.alerts.snapshot import BoxLook
 from appliance.health.watching.watchdog_loop import LOOK_EVERY_S, Watchdog
 from appliance.model.alerts import AlertRule, Severity, Subject, SubjectKind, TransitionKind
 from appliance.model.errors import NotFoundError, StoreError

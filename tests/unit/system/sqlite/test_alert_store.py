@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from appliance.alerts.book.alert_context import Evaluation
-from appliance.alerts.book.alert_state import (
+from appliance.alerts.book import (
     AlertBook,
     AlertState,
     BookClock,
+    Evaluation,
     PlannedWindow,
     Silence,
 )
-from appliance.alerts.sending.outbox_rows import Settlement
+from appliance.alerts.outbox import Settlement
 from appliance.model.alerts import (
     AlertPhase,
     AlertRule,

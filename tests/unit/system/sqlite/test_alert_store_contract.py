@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from appliance.alerts.sending.outbox_rows import Settlement
+from appliance.alerts.outbox import Settlement
 from appliance.model.alerts import OutboxState, Severity, TransitionKind
 from appliance.system.sqlite.alert_store import AlertStore
 from tests.fakes.alert_samples import AEON, GENESIS, NOW, profile_subject, told, transition

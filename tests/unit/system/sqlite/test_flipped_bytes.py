@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from appliance.alerts.sending.outbox_rows import Settlement
+from appliance.alerts.outbox import Settlement
 from appliance.model.alerts import OutboxState
 from appliance.model.words import Mark, Series
 from appliance.system.sqlite.alert_store import AlertStore

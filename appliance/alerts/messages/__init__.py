@@ -1,1 +1,0 @@
-"""Messages to people: words, tokens of their buttons."""

@@ -1,1 +1,0 @@
-"""Outbox: order, retries and joining of what targets are told."""

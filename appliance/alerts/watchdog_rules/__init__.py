@@ -1,1 +1,0 @@
-"""Rules of the watchdog, which judge a look of the box."""

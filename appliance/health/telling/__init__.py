@@ -1,1 +1,0 @@
-"""Delivery of messages, and what tells when nobody else can."""
