@@ -10,7 +10,7 @@ from appliance.cli.paths import find_places
 from appliance.model.errors import StoreError, UnitError
 from appliance.model.paths import BUILDS
 from appliance.model.profile import Catalogue
-from appliance.profiles.proposing.proposal_box import ProposalBox, proposal_box
+from appliance.profiles.proposing.fit_judge import ProposalBox, proposal_box
 from appliance.settings.schema import Settings
 from appliance.switch.admission.prediction import Leaving
 from appliance.system.host import LinuxHost

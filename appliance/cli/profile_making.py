@@ -18,19 +18,22 @@ from appliance.model.wording import joined, printable
 from appliance.profiles.compilation import model_path
 from appliance.profiles.foreign.profile_draft import DraftKey, HostFacts
 from appliance.profiles.foreign.profile_drafting import model_title
-from appliance.profiles.proposing.engine_choice import EMBEDDED, choose_engine
+from appliance.profiles.proposing.engine_choice import EMBEDDED, choose_engine, facts_of
 from appliance.profiles.proposing.example_changes import (
     ExampleUse,
     KeyChange,
     example_changes,
     leaves_need_out,
 )
-from appliance.profiles.proposing.fit_judge import FitJudge, Judged
-from appliance.profiles.proposing.model_facts import facts_of
-from appliance.profiles.proposing.proposal_box import ProposalRefusedError
-from appliance.profiles.proposing.proposal_comments import fit_lines, proposal_lines, settings_text
-from appliance.profiles.proposing.proposal_search import Proposal, propose
-from appliance.profiles.proposing.serving_plan import ProposalSubject
+from appliance.profiles.proposing.fit_judge import FitJudge, Judged, ProposalRefusedError
+from appliance.profiles.proposing.proposal import (
+    Proposal,
+    ProposalSubject,
+    fit_lines,
+    proposal_lines,
+    propose,
+    settings_text,
+)
 from appliance.settings.schema import Settings
 from appliance.system.model_files.reading import NamedModel, named_model, read_model
 from appliance.system.profile_files.drafts import changed, comment_lines, keys_text, paths_in
@@ -151,14 +154,18 @@ class ProfileMaking:
             theirs = printable(str(table["model"]))
             raise CliError(f"name the model: --model PATH (the example has {theirs})", Exit.USAGE)
         use = ExampleUse(
-            name=self._request.name,
             example=Path(example).stem if example.endswith(SUFFIX) else Path(example).name,
             table=table,
             model=None if model is None else model.model,
             title="" if model is None else _title(model),
+        )
+        changes = example_changes(
+            use,
+            self._host,
+            os.path.exists,
+            name=self._request.name,
             tokens=self._request.tokens,
         )
-        changes = example_changes(use, self._host, os.path.exists)
         body = changed(text, [*changes, *self._request.changes])
         profile = self._parsed(body)
         if leaves_need_out(use) and profile.need.vram_bytes is profile.need.ram_bytes is None:

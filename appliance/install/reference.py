@@ -17,9 +17,8 @@ from pydantic_core import PydanticUndefined
 
 from appliance.engines import ENGINES
 from appliance.model.value_types import TypeName
-from appliance.profiles.linting.prevented_traps import PREVENTED
+from appliance.profiles.linting.lint import PREVENTED, RETIRED, TRAPS
 from appliance.profiles.linting.trap import ANY_ENGINE, Trap
-from appliance.profiles.linting.traps import RETIRED, TRAPS
 from appliance.settings.schema import ENVIRONMENT_PREFIX, Settings
 from appliance.switch.units.overrides import ADDED, ALLOWED
 from appliance.system.profile_files.loading import profile_file

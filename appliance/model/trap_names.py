@@ -7,7 +7,7 @@ class TrapName(StrEnum):
     """Name of a trap, as a profile names it in ``allow_traps``.
 
     A trap that no build has any more keeps its name here, so that profiles with it stay valid, and is moved
-    to `appliance.profiles.linting.traps.RETIRED`.
+    to `appliance.profiles.linting.lint.RETIRED`.
     """
 
     ASYMMETRIC_KV = "asymmetric-kv"

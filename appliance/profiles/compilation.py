@@ -1,12 +1,12 @@
-"""Compilation of profiles to the form that the daemon and the CLI read.
+"""Compilation of a profile: the specification of its unit, with the form that the daemons and the CLI read.
 
-The compiled form has the fingerprint of the configuration, because another configuration may take
+The compiled form has the handling of requests, which the gateway follows. It has the fingerprint of the configuration, because another configuration may take
 another amount of memory, and the request that proves a start, because an engine that embeds, ranks or
 classifies answers no completion.
 """
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from typing import Final
@@ -24,13 +24,99 @@ from appliance.model.model_headers import (
     Safetensors,
     Unread,
 )
-from appliance.model.profile import Abilities, Adapter, Applied, Need, WarmUp
+from appliance.model.profile import Abilities, Adapter, Applied, Handling, Need, WarmUp
 from appliance.model.spec import AdapterTable, Problem, Profile
-from appliance.profiles.estimates.estimating import estimated
-from appliance.profiles.linting.header_traits import TraitsReader
-from appliance.profiles.request_handling import handling_of
+from appliance.profiles.estimates.estimating import Estimated, estimated
 from appliance.switch.units.specs import UnitSpec
 from appliance.switch.verification import declared_facts
+
+_TEMPLATE_WORDS: Final = (
+    "enable_thinking",  # Qwen, GLM, Gemma, Nemotron, InternLM and most others
+    "enable_reasoning",
+    "force_reasoning",  # HyperCLOVA
+    "reasoning",  # Command A
+    "reasoning_effort",  # gpt-oss, Mistral, Hunyuan, DeepSeek
+    "reasoning_mode",
+    "skip_reasoning",  # HyperCLOVA
+    "think",
+    "thinking",  # DeepSeek, Granite, Kimi
+    "thinking_effort",
+    "thinking_mode",  # MiniMax
+    "thinking_option",  # Ling, Ring
+)
+BUDGETS: Final = (
+    "chat_template_kwargs.thinking_budget",
+    "custom_params.thinking_budget",  # SGLang, as the next
+    "max_thinking_tokens",
+    "reasoning_budget",
+    "reasoning_budget_end_tag",
+    "reasoning_budget_end_tags",
+    "reasoning_budget_message",
+    "reasoning_budget_start_tag",
+    "reasoning_budget_tokens",
+    "thinking",  # Anthropic's; llama-server takes 10,000 tokens where it has none
+    "thinking_budget",
+    "thinking_budget_tokens",
+    "thinking_token_budget",
+)
+"""Request parameters that give thinking a budget."""
+THINKING: Final = (
+    *(f"chat_template_kwargs.{word}" for word in _TEMPLATE_WORDS),
+    "chat_template",  # vLLM, when it trusts request parameters so far
+    "enable_thinking",
+    "output_config.effort",
+    "reasoning",
+    "reasoning_effort",
+    "think",
+    *BUDGETS,
+)
+"""Request parameters that switch thinking on or give it a budget: those of the chat templates, of
+llama-server (server-common.cpp, server-task.cpp), vLLM and SGLang (the protocol.py of their OpenAI
+and Anthropic entry points), and of the OpenAI (`reasoning`), Anthropic (`thinking`,
+`output_config`) and Ollama (`think`) interfaces, as of November 2026."""
+
+
+def handling_of(profile: Profile) -> Handling:
+    """Return the handling that is installed; no client undoes what the profile says of thinking.
+
+    Removing the client's parameter is enough, since the engine is started with thinking off, or with
+    the budget; one that takes a budget from requests alone is sent it in each. A parameter that the
+    owner sets stays.
+    """
+    written = profile.gateway
+    stripped = written.strip_parameters
+    given = dict(written.set_parameters)
+    if (thinking := profile.thinking) is not None:
+        undoing = BUDGETS if thinking.budget_tokens else THINKING if not thinking.on else ()
+        given = {**ENGINES[profile.engine].thinking_parameters(profile), **given}
+        more = (p for p in undoing if p not in stripped and not _is_set(p, given))
+        stripped = (*stripped, *more)
+    return Handling(
+        set_parameters=given,
+        strip_parameters=stripped,
+        on_request=written.switch == "on-request",
+        keep_names=written.keep_names,
+        engine_key_file=written.engine_key_file,
+    )
+
+
+def _is_set(parameter: str, given: Mapping[str, object]) -> bool:
+    """Tell whether a parameter is set, or one within it."""
+    return any(_reaches(parameter, path) for path in given)
+
+
+def _reaches(outer: str, path: str) -> bool:
+    return path == outer or path.startswith(f"{outer}.")
+
+
+def handling_problems(profile: Profile) -> Iterator[Problem]:
+    """Return a problem for each parameter that is both set and removed."""
+    for place, stripped in enumerate(profile.gateway.strip_parameters):
+        for path in profile.gateway.set_parameters:
+            if _reaches(stripped, path) or _reaches(path, stripped):
+                text = f'"{stripped}" is removed, and "{path}" is set: keep one'
+                yield Problem(where=("gateway", "strip", place), text=text)
+
 
 _PROOF: Final = {
     Task.GENERATE: WarmUp.COMPLETION,
@@ -90,32 +176,64 @@ def unranked(directories: Sequence[str]) -> tuple[None, ...]:
     return (None,) * len(directories)
 
 
-def compile_applied(
+def spec_of(
     profile: Profile,
     source: ProfileSource,
-    invocation: Invocation,
-    hf_home: str,
+    context: InvocationContext,
+    *,
+    user: str | None = None,
     look: LookAtModel = unseen,
-) -> Applied:
-    """Return `profile` as it is installed, still without the profiles that it conflicts with.
+    ranks_of: AdapterRanks = unranked,
+    follow: Follow = unfollowed,
+) -> UnitSpec:
+    """Return the specification of the unit of `profile`.
 
     Args:
         profile: A valid one.
         source: Its file.
-        invocation: How its engine is started.
-        hf_home: The local Hugging Face cache.
+        context: The box.
+        user: User of backends whose profile names none; None: each has a user of its own.
         look: Reads the headers of its model.
+        ranks_of: Reads the ranks of its adapters.
+        follow: Finds where the paths of an invocation lead to.
     """
+    ranked = with_ranks(profile, context.hf_home, ranks_of)
+    invocation = ENGINES[profile.engine].invocation(ranked, context)
+    found = estimated(ranked, model_path(profile.model, context.hf_home), look)
+    applied = _applied(ranked, source, invocation, context.hf_home, found)
+    reached = follow(
+        applied, invocation.argv[1:], profile.patch.command[:1] if profile.patch else ()
+    )
+    return UnitSpec(
+        profile=profile,
+        applied=replace(
+            applied,
+            user=profile.user or user or "",
+            files=reached.files,
+            places=reached.places,
+            programs=reached.programs,
+        ),
+        invocation=invocation,
+        traits=found.traits,
+    )
+
+
+def _applied(
+    profile: Profile,
+    source: ProfileSource,
+    invocation: Invocation,
+    hf_home: str,
+    found: Estimated,
+) -> Applied:
+    """Return `profile` as it is installed, still without the profiles that it conflicts with."""
     engine = ENGINES[profile.engine]
     memory = engine.memory(profile)
-    path = model_path(profile.model, hf_home)
-    found = estimated(profile, path, look)
     return Applied(
         name=profile.name,
         description=profile.description,
         engine=profile.engine,
         model=profile.model,
-        model_path=path,
+        model_path=model_path(profile.model, hf_home),
         binary=invocation.argv[0],
         command=invocation.argv if engine.build_question else (),
         served=profile.served,
@@ -155,48 +273,6 @@ def compile_applied(
         file_unix_s=found.modified_unix_s or source.modified_unix_s,
         declared=declared_facts(profile, found.gpu_weights),
         handling=handling_of(profile),
-    )
-
-
-def spec_of(
-    profile: Profile,
-    source: ProfileSource,
-    context: InvocationContext,
-    *,
-    user: str | None = None,
-    look: LookAtModel = unseen,
-    ranks_of: AdapterRanks = unranked,
-    follow: Follow = unfollowed,
-) -> UnitSpec:
-    """Return the specification of the unit of `profile`.
-
-    Args:
-        profile: A valid one.
-        source: Its file.
-        context: The box.
-        user: Who runs backends whose profile names nobody; None: each has a user of its own.
-        look: Reads the headers of its model.
-        ranks_of: Reads the ranks of its adapters.
-        follow: Finds where the paths of an invocation lead to.
-    """
-    ranked = with_ranks(profile, context.hf_home, ranks_of)
-    invocation = ENGINES[profile.engine].invocation(ranked, context)
-    reader = TraitsReader(look)
-    compiled = compile_applied(ranked, source, invocation, context.hf_home, reader)
-    applied = replace(compiled, user=profile.user or user or "")
-    reached = follow(
-        applied, invocation.argv[1:], profile.patch.command[:1] if profile.patch else ()
-    )
-    return UnitSpec(
-        profile=profile,
-        applied=replace(
-            applied,
-            files=reached.files,
-            places=reached.places,
-            programs=reached.programs,
-        ),
-        invocation=invocation,
-        traits=reader.traits,
     )
 
 

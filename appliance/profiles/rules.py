@@ -14,8 +14,7 @@ from appliance.engines.shared.refused_arguments import VARIABLE_FAMILIES, VARIAB
 from appliance.engines.shared.rendering import HF_SCHEME
 from appliance.model.profile import Catalogue, is_pattern
 from appliance.model.spec import Problem, Profile
-from appliance.profiles.compilation import claim_of, warm_up_problems
-from appliance.profiles.request_handling import handling_problems
+from appliance.profiles.compilation import claim_of, handling_problems, warm_up_problems
 from appliance.routing.model_names import covers
 from appliance.switch.units.override_values import is_data_path, is_foreign_unit
 from appliance.switch.units.overrides import refusal

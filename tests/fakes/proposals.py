@@ -8,12 +8,9 @@ from appliance.model.memory import DeviceMemory, HostMemory
 from appliance.model.model_headers import Gguf, Model, Safetensors, Tensor, Value
 from appliance.model.spec import Profile
 from appliance.profiles.foreign.profile_draft import DraftKey
-from appliance.profiles.proposing.engine_choice import EngineChoice
-from appliance.profiles.proposing.fit_judge import FitJudge
-from appliance.profiles.proposing.model_facts import facts_of
-from appliance.profiles.proposing.proposal_box import ProposalBox
-from appliance.profiles.proposing.proposal_search import Proposal, propose
-from appliance.profiles.proposing.serving_plan import ProposalSubject
+from appliance.profiles.proposing.engine_choice import EngineChoice, facts_of
+from appliance.profiles.proposing.fit_judge import FitJudge, ProposalBox
+from appliance.profiles.proposing.proposal import Proposal, ProposalSubject, propose
 from appliance.system.profile_files.drafts import keys_text
 from appliance.system.profile_files.loading import parse_profile
 from tests.bench.estimate_models import GGUF_MODELS

@@ -27,7 +27,7 @@ from appliance.model.operations import FOREVER, Finished, Goal, Kind, Operation,
 from appliance.model.profile import Applied, Estimate, Need
 from appliance.model.trap_names import TrapName
 from appliance.model.words import Mark
-from appliance.profiles.linting.traps import TRAPS
+from appliance.profiles.linting.lint import TRAPS
 from appliance.settings.schema import load_settings
 from appliance.status.box_status import InstalledForm
 from appliance.status.document import ProfileFileRow

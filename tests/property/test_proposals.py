@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from appliance.model.memory import HostMemory
 from appliance.model.model_headers import Gguf, Model, Tensor, Value
 from appliance.profiles.proposing.engine_choice import EngineChoice
-from appliance.profiles.proposing.proposal_box import ProposalBox, ProposalRefusedError
-from appliance.profiles.proposing.proposal_search import Proposal
+from appliance.profiles.proposing.fit_judge import ProposalBox, ProposalRefusedError
+from appliance.profiles.proposing.proposal import Proposal
 from appliance.switch.memory.fit import shortfalls
 from appliance.switch.memory.requirement import MemoryRequirement
 from tests.fakes.proposals import (

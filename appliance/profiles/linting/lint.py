@@ -1,4 +1,9 @@
-"""Lint of one profile: the traps that it has, those that it allows, and those that could not be checked."""
+"""Lint of one profile: the traps that it has, those that it allows, and those that could not be checked.
+
+`TRAPS` is the table of all traps, by the modules of their engines. `PREVENTED` are traps of engines that no profile
+can have, because of what the appliance renders or refuses: the reference names them, and a test ties each to the
+rendered command or unit.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,11 +15,23 @@ from appliance.model.engine_build import EngineBuild
 from appliance.model.spec import Profile
 from appliance.model.trap_names import TrapName
 from appliance.model.wording import joined, printable
-from appliance.profiles.linting.trap import GpuFacts, LintFacts, Trap
-from appliance.profiles.linting.traps import RETIRED, TRAPS
+from appliance.profiles.linting.common_traps import COMMON_TRAPS, DRAFTING_TRAPS
+from appliance.profiles.linting.llama_cpp_traps import LLAMA_CPP_TRAPS
+from appliance.profiles.linting.pytorch_traps import PYTORCH_TRAPS
+from appliance.profiles.linting.trap import BENCHMARK, FIELD, GpuFacts, LintFacts, Trap
+
+TRAPS: Final[tuple[Trap, ...]] = (
+    *COMMON_TRAPS,
+    *DRAFTING_TRAPS,
+    *LLAMA_CPP_TRAPS,
+    *PYTORCH_TRAPS,
+)
+RETIRED: Final[Mapping[TrapName, str]] = {}
+"""Traps that no build in use has any more, each with the reason: a profile may go on naming them."""
+
 
 _MOST_DETAIL: Final = 300
-"""Longest phrase that tells what in a profile is the trap, in characters."""
+"""Longest phrase about a trap in a profile, in characters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +40,7 @@ class SprungTrap:
 
     trap: Trap
     detail: str
-    """Phrase that tells what in the profile, its model or the GPUs is the trap."""
+    """Phrase that names what in the profile, its model or the GPUs is the trap."""
     is_certain: bool
     """Whether the engine's build is known to be one for which the trap holds, or all are."""
 
@@ -75,7 +92,7 @@ def lint(
     Args:
         facts: About the profile.
         found: What `profile_traps` has found in it.
-        gpus: GPUs of the box; None: they cannot be read, or nobody has to.
+        gpus: GPUs of the box; None: they cannot be read, or need not be.
         retired: Traps that are gone, each with the reason.
     """
     allowed = set(facts.profile.allow_traps)
@@ -122,10 +139,123 @@ def warning_of(one: SprungTrap) -> str:
 
 
 def unchecked_sentence(names: Sequence[TrapName], reason: str) -> str:
-    """Return the sentence about traps that only a look at the GPUs would tell."""
+    """Return the sentence about traps that depend on GPUs which were not read."""
     return f"not checked: {joined(names)}: {reason}"
 
 
 def known_version(build: EngineBuild | None) -> str | None:
-    """Return the version of a build as its program tells it; None: not known."""
+    """Return the version of a build as its program prints it; None: not known."""
     return build.version if build is not None and build.version else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreventedTrap:
+    """Trap that the appliance makes impossible."""
+
+    name: str
+    """Name in the style of `TrapName`, for the test."""
+    statement: str
+    prevented_by: str
+    source: str
+
+
+PREVENTED: Final = (
+    PreventedTrap(
+        name="fitting",
+        statement="llama.cpp fits context and layers to the VRAM that is free: after a late release it serves less than"
+        " was configured, without a word",
+        prevented_by="`--fit off`, with `--ctx-size` and `--gpu-layers` always given",
+        source="llama.cpp `--fit`, on by default since December 2025",
+    ),
+    PreventedTrap(
+        name="cors",
+        statement="engines answer any origin, with credentials, so that any page in a browser reaches them",
+        prevented_by="`--cors-origins` with the server's own origin and `--no-cors-credentials` (llama-server, from July"
+        " 2026 on), `--allowed-origins []` (vLLM); the gateway's own rule for the rest",
+        source="llama.cpp pull request #25655; vLLM `--allowed-origins`",
+    ),
+    PreventedTrap(
+        name="tool-choice",
+        statement="a parser of tool calls does nothing without the automatic choice of tools",
+        prevented_by="`tool_parser` writes `--enable-auto-tool-choice` too (vLLM)",
+        source=BENCHMARK,
+    ),
+    PreventedTrap(
+        name="memlock",
+        statement="weights cannot be locked beyond the unit's limit, and go to swap",
+        prevented_by="`LimitMEMLOCK=infinity` in every unit; a lower one is the trap memlock-limit",
+        source=FIELD,
+    ),
+    PreventedTrap(
+        name="divided-context",
+        statement="`--parallel 2` halves the context of each request unless the cache is unified",
+        prevented_by="`ctx` is what one request may use: `--ctx-size` is `ctx` times `parallel`",
+        source="llama.cpp `--parallel`, `--kv-unified`",
+    ),
+    PreventedTrap(
+        name="clamped-ubatch",
+        statement="a physical batch above the logical one is clamped to it without a word",
+        prevented_by="the profile is refused: `ubatch` above `batch`",
+        source="llama.cpp `llama_context`",
+    ),
+    PreventedTrap(
+        name="renamed-options",
+        statement="`--mlock` and `--no-mmap` became `--load-mode`, and a build knows one of them",
+        prevented_by="both spellings are in the unit, and the build is asked which one it has",
+        source="llama.cpp pull request #20834 (b10114)",
+    ),
+    PreventedTrap(
+        name="files-of-options",
+        statement="llama-server reads options from `/etc/llama.cpp/config.ini` and from `XDG_CONFIG_HOME`",
+        prevented_by="`InaccessiblePaths=-/etc/llama.cpp` and `XDG_CONFIG_HOME=/nonexistent`",
+        source="llama.cpp pull request #26118",
+    ),
+    PreventedTrap(
+        name="exposed-port",
+        statement="an engine listens on all interfaces, and a change of the network exposes it",
+        prevented_by="`--host 127.0.0.1`, and `IPAddressDeny=any` except loopback",
+        source=f"{FIELD}; {BENCHMARK}",
+    ),
+    PreventedTrap(
+        name="two-owners",
+        statement="two enabled units start after a reboot, and neither gets enough memory",
+        prevented_by="no `[Install]` in a unit, `Conflicts=` among rivals, and the gate before every start",
+        source=FIELD,
+    ),
+    PreventedTrap(
+        name="late-release",
+        statement="the next engine starts before the memory of the last one is free",
+        prevented_by="the gate (`ExecCondition=`) waits until the memory is there",
+        source=FIELD,
+    ),
+    PreventedTrap(
+        name="left-workers",
+        statement="workers of vLLM outlive the process that is killed, and keep the memory",
+        prevented_by="`KillMode=mixed`: a stop ends with an empty control group",
+        source="vLLM, EngineCore",
+    ),
+    PreventedTrap(
+        name="thinking-undone",
+        statement="a request turns thinking on again, by its own budget or variables of the template",
+        prevented_by="with `thinking` the server decides, and the gateway removes the parameters",
+        source=f"{FIELD}; llama.cpp server-common.cpp (`reasoning_budget_tokens`)",
+    ),
+    PreventedTrap(
+        name="sixteen-bit-cache",
+        statement="a cache of sixteen bits is written as `auto`, which takes FP8 from a checkpoint",
+        prevented_by='`kv = "f16"` is `float16`, and refused unless `dtype` says the same (vLLM)',
+        source="vLLM `--kv-cache-dtype auto`",
+    ),
+    PreventedTrap(
+        name="gpu-numbers",
+        statement="CUDA numbers GPUs by speed, nvidia-smi by their slots: the model starts on the wrong card",
+        prevented_by="`CUDA_DEVICE_ORDER=PCI_BUS_ID` with `CUDA_VISIBLE_DEVICES`",
+        source="CUDA, environment variables",
+    ),
+    PreventedTrap(
+        name="four-slots",
+        statement="llama-server divides itself into several slots unless it is told how many",
+        prevented_by="`--parallel 1` where `parallel` is unset",
+        source="llama.cpp `--parallel` (-1: automatic)",
+    ),
+)

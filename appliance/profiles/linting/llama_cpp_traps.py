@@ -8,15 +8,15 @@ from appliance.engines.shared.engine import options_of
 from appliance.engines.shared.llama_cpp_options import LlamaCppOptions
 from appliance.model.profile import Applied
 from appliance.model.trap_names import TrapName
-from appliance.profiles.linting.builds import BuildRange
 from appliance.profiles.linting.trap import (
+    FIELD,
+    BuildRange,
     GpuFacts,
     LintFacts,
     Trap,
     is_consumer_blackwell,
     on_capability,
 )
-from appliance.profiles.linting.trap_sources import FIELD
 
 _WITHOUT_KERNEL: Final = frozenset({"q4_1", "q5_0", "q5_1", "iq4_nl"})
 """Types of the cache for which a usual CUDA build has no kernel of flash attention (fattn.cu)."""
@@ -151,7 +151,7 @@ def _is_for_cuda_13(applied: Applied) -> bool:
 _LLAMA_CPP: Final = (LlamaCppOptions,)
 _LLAMA_SERVER: Final = (LlamaServerOptions,)
 
-TRAPS: Final = (
+LLAMA_CPP_TRAPS: Final = (
     Trap(
         name=TrapName.ASYMMETRIC_KV,
         statement="attention with keys and values of different types runs on the CPU in a usual CUDA build,"

@@ -9,13 +9,14 @@ from appliance.engines.vllm import VllmOptions
 from appliance.model.spec import Profile
 from appliance.model.trap_names import TrapName
 from appliance.profiles.linting.trap import (
+    BENCHMARK,
+    FIELD,
     GpuFacts,
     LintFacts,
     Trap,
     is_consumer_blackwell,
     on_capability,
 )
-from appliance.profiles.linting.trap_sources import BENCHMARK, FIELD
 
 _HIGH_SHARE: Final = 0.95
 _FIRST_WITH_FP8: Final = (8, 9)
@@ -24,7 +25,7 @@ _WITHOUT_ALL_REDUCE: Final = (8, 6)
 _THINKING_FAMILIES: Final = frozenset(
     {"qwen3_5", "qwen3_5_moe", "qwen3_5_moe_text", "qwen3_5_text", "glm4_moe", "glm4_moe_lite"}
 )
-"""Families whose models think unless they are told otherwise."""
+"""Families whose models think unless a request or an option turns it off."""
 _ATOMIC_ADD: Final = "VLLM_MARLIN_USE_ATOMIC_ADD"
 _P2P_OFF: Final = "NCCL_P2P_DISABLE"
 _YES: Final = frozenset({"1", "true", "yes", "on", "t", "y"})
@@ -119,9 +120,9 @@ def _parallel_unset(facts: LintFacts) -> str | None:
 
 
 def _quantised_as(facts: LintFacts, method: str) -> str | None:
-    told = _options(facts.profile).quantization
-    if told is not None:
-        return f"quantization is {told}" if told == method else None
+    given = _options(facts.profile).quantization
+    if given is not None:
+        return f"quantization is {given}" if given == method else None
     is_so = facts.traits is not None and facts.traits.quantisation == method
     return f"the model's weights are {method.upper()}" if is_so else None
 
@@ -165,7 +166,7 @@ def _more_gpus(facts: LintFacts, gpus: GpuFacts) -> str | None:
 _VLLM: Final = (VllmOptions,)
 _BOTH: Final = (VllmOptions, SglangOptions)
 
-TRAPS: Final = (
+PYTORCH_TRAPS: Final = (
     Trap(
         name=TrapName.EAGER_MODE,
         statement="without CUDA graphs each token costs about twice the time",

@@ -1,10 +1,12 @@
 """Type of a trap, and the facts that it is a function of.
 
 A trap has two parts. `Trap.finds` looks at the profile and its model, and says what in it is the trap. Where
-that alone is none, `Trap.on_gpus` looks at the GPUs, and says which of them make it one. So GPUs are read only if the first
-part has found something, and where they cannot be read these traps are told as not checked.
+that alone is none, `Trap.on_gpus` looks at the GPUs, and says which of them make it one. So GPUs are read only if the
+first part has found something, and where they cannot be read the report names these traps as not checked. A trap of
+some builds of an engine holds for a `BuildRange`.
 """
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -16,8 +18,56 @@ from appliance.model.model_headers import ModelTraits
 from appliance.model.profile import Applied
 from appliance.model.spec import EngineOptions, Profile
 from appliance.model.trap_names import TrapName
-from appliance.profiles.linting.builds import ALL_BUILDS, BuildRange
 from appliance.switch.need import used_gpus
+
+BuildKey = tuple[int, ...]
+"""Numbers of a version, in their order: (11549,) for b11549, (0, 33, 0) for 0.33.0."""
+
+_COUNTED: Final = re.compile(r"\Ab?([0-9]{3,9})(?![.0-9])", re.ASCII)
+"""Number of a build of llama.cpp; a build without the history of the sources is number 0 or 1, which says nothing."""
+_DOTTED: Final = re.compile(r"\Av?([0-9]{1,9}(?:\.[0-9]{1,9}){1,5})", re.ASCII)
+
+
+def build_key(version: str) -> BuildKey | None:
+    """Return the numbers of a version as its program prints it; None: it has none.
+
+    llama.cpp counts its builds: ``b9596 (18ef86ece)``.
+    vLLM and SGLang have versions such as ``0.33.0``.
+    """
+    if counted := _COUNTED.search(version):
+        return (int(counted[1]),)
+    dotted = _DOTTED.search(version)
+    return None if dotted is None else tuple(map(int, dotted[1].split(".")))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildRange:
+    """Builds from `since` on and before `until`, in the engine's own spelling; empty: no limit."""
+
+    since: str = ""
+    until: str = ""
+
+    def holds(self, build: EngineBuild | None) -> bool | None:
+        """Tell whether a build is in the range; None: the build is not known."""
+        if not self.since and not self.until:
+            return True
+        key = None if build is None else build_key(build.version)
+        if key is None:
+            return None
+        since, until = build_key(self.since), build_key(self.until)
+        return (since is None or key >= since) and (until is None or key < until)
+
+    @property
+    def text(self) -> str:
+        """Return the range for people."""
+        if self.since and self.until:
+            return f"builds from {self.since} until before {self.until}"
+        if self.until:
+            return f"builds before {self.until}"
+        return f"builds from {self.since}" if self.since else "all builds"
+
+
+ALL_BUILDS: Final = BuildRange()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,3 +162,7 @@ def on_capability(fits: Callable[[tuple[int, int]], bool]) -> FindsOnGpus:
 def is_consumer_blackwell(capability: tuple[int, int]) -> bool:
     """Tell whether a compute capability is that of a Blackwell card for desktops and workstations."""
     return capability[0] == _CONSUMER_BLACKWELL
+
+
+FIELD: Final = "an operator's log of 100 experiments on two RTX 5060 Ti and a mini PC"
+BENCHMARK: Final = "a benchmark on two RTX 3090 (sch0tten/local-llm-eval)"

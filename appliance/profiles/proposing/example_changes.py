@@ -24,10 +24,8 @@ class KeyChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExampleUse:
-    """Use of an example for a profile."""
+    """Example that a profile is copied from, and the model of the copy."""
 
-    name: str
-    """Name of the new profile."""
     example: str
     """Name of the example."""
     table: Mapping[str, object]
@@ -36,19 +34,24 @@ class ExampleUse:
     """Model as the profile will name it; None: the example's own."""
     title: str
     """Name of the model for people."""
-    tokens: int | None
-    """Context that a person asks for; None: the example's."""
 
 
 def example_changes(
-    use: ExampleUse, host: HostFacts, is_there: Callable[[str], bool]
+    use: ExampleUse,
+    host: HostFacts,
+    is_there: Callable[[str], bool],
+    *,
+    name: str,
+    tokens: int | None,
 ) -> Iterator[KeyChange]:
     """Yield the changes of a copy.
 
     Args:
-        use: The example, and what the profile is to have.
+        use: The example, and the model of the copy.
         host: Facts of this machine.
-        is_there: Tells whether there is a file at a path.
+        is_there: Returns whether there is a file at a path.
+        name: Name of the new profile.
+        tokens: Context that a person asks for; None: the example's.
     """
     if use.model is not None:
         text = f"{use.title}, as the example {use.example}"
@@ -56,14 +59,14 @@ def example_changes(
         is_packaged = not str(use.table.get("model", "")).startswith(("/", "hf:"))
         yield KeyChange(where=("model",), value=use.model, comment="" if is_packaged else None)
     yield from _program(use, host, is_there)
-    yield from _served(use)
+    yield from _served(use, name)
     port = use.table.get("port")
     if isinstance(port, int):
         free, note = host.free_port(port)
         if free != port:
             yield KeyChange(where=("port",), value=free, comment=note)
-    if use.tokens is not None:
-        yield KeyChange(where=("ctx",), value=use.tokens, comment="as asked")
+    if tokens is not None:
+        yield KeyChange(where=("ctx",), value=tokens, comment="as asked")
     if leaves_need_out(use):
         yield KeyChange(where=(_NEED,), value=None)
 
@@ -82,11 +85,11 @@ def _program(
         yield KeyChange(where=("binary",), value=found, comment="")
 
 
-def _served(use: ExampleUse) -> Iterator[KeyChange]:
+def _served(use: ExampleUse, name: str) -> Iterator[KeyChange]:
     """Yield the names that clients ask for: the new profile's in place of the example's own."""
     served = use.table.get("served")
     if isinstance(served, list) and use.example in served:
-        names = [use.name if one == use.example else one for one in served]
+        names = [name if one == use.example else one for one in served]
         yield KeyChange(where=("served",), value=list(dict.fromkeys(names)))
 
 

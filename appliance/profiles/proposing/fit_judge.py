@@ -1,18 +1,19 @@
-"""Judgement of a profile's memory: by the estimate of its model's headers and the gate's rule alone.
+"""Judgement of a profile's memory on the box: by the estimate of its model's headers and the gate's rule alone.
 
-The gate asks less of an estimate than of a declared need, because a wait for what an estimate got wrong
-could have no end. A proposal has to fit: here the estimate counts as if it were declared. An engine that takes
-a share of each GPU has to find all of that share free, and the estimate has to fit into it.
+The memory of the box is what can be had once every model of ours has stopped. The gate asks less of an estimate
+than of a declared need, because a wait for what an estimate got wrong could have no end. A proposal has to fit: here
+the estimate counts as if it were declared. An engine that takes a share of each GPU has to find all of that share
+free, and the estimate has to fit into it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from appliance.engines import ENGINES
 from appliance.engines.shared.engine import InvocationContext
 from appliance.model.amounts import parts_text, size
-from appliance.model.memory import DeviceMemory
+from appliance.model.errors import ApplianceError
+from appliance.model.memory import DeviceMemory, GpuState, HostMemory
 from appliance.model.model_headers import (
     LookAtModel,
     Model,
@@ -22,13 +23,77 @@ from appliance.model.model_headers import (
 )
 from appliance.model.profile import Applied, Need
 from appliance.model.spec import Profile
-from appliance.profiles.compilation import ProfileSource, compile_applied
-from appliance.profiles.proposing.proposal_box import ProposalBox
+from appliance.profiles.compilation import ProfileSource, spec_of
+from appliance.switch.admission.findings import BoxFacts
+from appliance.switch.admission.gpu_readiness import NOWHERE
+from appliance.switch.admission.prediction import Leaving, prediction_of
 from appliance.switch.memory import fit
 from appliance.switch.memory.fit import Shortfall
-from appliance.switch.memory.requirement import MemoryRequirement
+from appliance.switch.memory.requirement import MemoryRequirement, has_sizes
 from appliance.switch.need import requirement_of
 from appliance.switch.need_parts import EstimateRow, PartsRow, estimate_row
+
+_REST_SHARE: Final = 16
+"""Part of RAM that a proposal leaves to the rest of the box: one sixteenth."""
+_LEAST_REST_BYTES: Final = 1 << 30
+
+
+class ProposalRefusedError(ApplianceError):
+    """No profile can be proposed; `str()` says why and what to do, as a sentence."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProposalBox:
+    """Memory that a proposed profile may take."""
+
+    devices: tuple[DeviceMemory, ...]
+    """GPUs whose memory can be read, those with the most free memory first; empty: the CPU alone."""
+    host: HostMemory
+    margin_bytes: int
+    """Bytes that the gate keeps free beyond a need."""
+    notes: tuple[str, ...] = ()
+    """Sentences about GPUs that are left out."""
+
+    @property
+    def indexes(self) -> tuple[int, ...]:
+        """Return the indexes of the GPUs, in the order of `devices`."""
+        return tuple(device.index for device in self.devices)
+
+
+def proposal_box(facts: BoxFacts, leaving: Leaving) -> ProposalBox:
+    """Return the memory of the box as a switch would find it.
+
+    Args:
+        facts: Readings of GPUs and of main memory.
+        leaving: Every profile of the box.
+
+    Raises:
+        ProposalRefusedError: there are GPUs, and none of them can be read.
+    """
+    prediction = prediction_of(facts, leaving)
+    usable = [d for d in prediction.devices if d.state is GpuState.OK and has_sizes(d)]
+    if not usable and facts.gpu_state not in {GpuState.OK, *NOWHERE}:
+        raise ProposalRefusedError(
+            f"the GPUs cannot be read: {facts.gpu_error or facts.gpu_state}: appliance status"
+        )
+    if prediction.devices and not usable:
+        raise ProposalRefusedError(
+            "the memory of the GPUs cannot be read, so nothing can be proposed: use an example"
+            " (appliance profile new --list)"
+        )
+    lost = [d for d in prediction.devices if d not in usable]
+    host = prediction.host
+    rest = max(_LEAST_REST_BYTES, host.total_bytes // _REST_SHARE)
+    room = min(host.available_bytes, host.total_bytes - rest)
+    return ProposalBox(
+        devices=tuple(sorted(usable, key=lambda d: (-d.free_bytes, d.index))),
+        host=replace(host, available_bytes=max(0, room)),
+        margin_bytes=facts.margin_bytes,
+        notes=tuple(
+            f"GPU {d.index} is left out: {d.problem or 'its memory cannot be read'}" for d in lost
+        ),
+    )
+
 
 _OF_RAM: Final = frozenset({fit.RAM, fit.POOL})
 _NOWHERE: Final = ProfileSource(path="", sha256="")
@@ -43,7 +108,7 @@ class Judged:
     row: EstimateRow | None
     """Parts of the estimate by place; None: there is no estimate, see `Applied.estimate_problem`."""
     lacking: tuple[Shortfall, ...]
-    """Memory that is missing; empty: it fits, as far as an estimate tells."""
+    """Memory that is missing; empty: it fits, by the estimate."""
 
     @property
     def fits(self) -> bool:
@@ -78,9 +143,7 @@ class FitJudge:
 
     def judged(self, profile: Profile) -> Judged:
         """Return what `profile`, a valid one, needs on the box and lacks there."""
-        invocation = ENGINES[profile.engine].invocation(profile, self._context)
-        hf_home = self._context.hf_home
-        applied = compile_applied(profile, _NOWHERE, invocation, hf_home, self._seen)
+        applied = spec_of(profile, _NOWHERE, self._context, look=self._seen).applied
         return Judged(
             profile=profile,
             applied=applied,

@@ -1,4 +1,4 @@
-"""Abilities of a model in a compiled profile, and the tokens that one request may use."""
+"""Abilities of a model in a compiled profile, its tools, and the tokens that one request may use."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from appliance.engines import ENGINES
 from appliance.engines.shared.engine import InvocationContext
 from appliance.model.model_headers import Gguf, LookAtModel, Model, Safetensors
 from appliance.model.profile import Abilities, Applied
-from appliance.profiles.compilation import ProfileSource, compile_applied, unseen
+from appliance.profiles.compilation import ProfileSource, spec_of, unseen
 from appliance.system.profile_files.loading import parse_profile
 from tests.fakes.profile_texts import MINIMAL
 
@@ -35,8 +35,7 @@ def compiled(engine: str, more: str = "", look: LookAtModel = unseen) -> Applied
     text = f"{top}\n{MINIMAL[engine]}" + (f"[{table}" if table else "")
     profile = parse_profile("p", text.encode())
     source = ProfileSource(path="/p.toml", sha256="0" * 64, modified_unix_s=77)
-    invocation = ENGINES[engine].invocation(profile, InvocationContext())
-    return compile_applied(profile, source, invocation, "/hf", look)
+    return spec_of(profile, source, InvocationContext(hf_home="/hf"), look=look).applied
 
 
 @pytest.mark.parametrize(
@@ -141,3 +140,25 @@ def test_the_time_is_that_of_the_model() -> None:
     assert compiled("vllm", look=lambda _: model).file_unix_s == 55
     assert compiled("vllm").file_unix_s == 77
     assert compiled("vllm").abilities == Abilities(embeddings=False)
+
+
+@pytest.mark.parametrize(
+    ("engine", "more", "promised"),
+    [
+        ("vllm", "", False),
+        ("vllm", 'tool_parser = "hermes"\n', True),
+        ("vllm", 'tool_parser = "hermes"\ntools = false\n', False),
+        ("sglang", 'tool_parser = "qwen"\n', True),
+        ("sglang", "", False),
+        ("llama-server", "", True),
+        ("llama-server", "tools = false\n", False),
+        ("xllamacpp", "", False),
+        ("command", "", False),
+        ("command", "tools = true\n", True),
+    ],
+)
+def test_promise(engine: str, more: str, *, promised: bool) -> None:
+    """A profile's own word goes first, then that of its engine and options."""
+    profile = parse_profile("p", (more + MINIMAL[engine]).encode())
+    source = ProfileSource(path="/etc/appliance/profiles/p.toml", sha256="0" * 64)
+    assert spec_of(profile, source, InvocationContext()).applied.tools is promised

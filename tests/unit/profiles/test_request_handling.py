@@ -9,7 +9,7 @@ import pytest
 from appliance.model.errors import ProfileError
 from appliance.model.gateway import ModelCard, Routed
 from appliance.model.profile import Abilities, Endpoint, Handling
-from appliance.profiles.request_handling import BUDGETS, THINKING, handling_of
+from appliance.profiles.compilation import BUDGETS, THINKING, handling_of
 from appliance.routing.model_names import routed
 from appliance.system.profile_files.loading import parse_profile
 from tests.fakes.body_parsing import change_json

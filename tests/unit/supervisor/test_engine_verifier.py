@@ -8,7 +8,6 @@ from typing import Final
 
 import pytest
 
-from appliance.engines import ENGINES
 from appliance.engines.shared.engine import InvocationContext
 from appliance.model.engine_build import EngineBuild
 from appliance.model.errors import UnknownProfileError
@@ -16,7 +15,7 @@ from appliance.model.observed import Observed
 from appliance.model.operations import Kind, Operation, Outcome, Phase
 from appliance.model.profile import Applied, Need
 from appliance.model.running_facts import SelfDescription
-from appliance.profiles.compilation import ProfileSource, compile_applied
+from appliance.profiles.compilation import ProfileSource, spec_of
 from appliance.status.verification import differences
 from appliance.supervisor.engine_verifier import EVERY_S
 from appliance.supervisor.verification_verb import verification_result
@@ -81,9 +80,8 @@ PROFILES: Final = Path(__file__).parents[3] / "profiles"
 def compiled(text: str) -> tuple[Applied, Settings]:
     """Return a profile as it is applied, and the settings of an engine that runs as it declares."""
     profile = parse_profile("x", text.encode())
-    invocation = ENGINES[profile.engine].invocation(profile, InvocationContext())
     source = ProfileSource(path="/etc/x.toml", sha256="0" * 64)
-    applied = compile_applied(profile, source, invocation, "/var/hf")
+    applied = spec_of(profile, source, InvocationContext(hf_home="/var/hf")).applied
     # The pretend GPUs are smaller than some that profiles are for.
     return replace(applied, need=Need()), settings_of(profile, applied)
 

@@ -4,12 +4,11 @@ from collections.abc import Mapping
 
 import pytest
 
-from appliance.engines import ENGINES
 from appliance.engines.shared.engine import InvocationContext
 from appliance.model.model_headers import Gguf, Model, ModelReference, Tensor, Value
 from appliance.model.profile import Applied
 from appliance.model.running_facts import DeclaredFact, SelfDescription, Topic
-from appliance.profiles.compilation import ProfileSource, compile_applied
+from appliance.profiles.compilation import ProfileSource, spec_of
 from appliance.switch.verification import compare, log_description
 from appliance.system.profile_files.loading import parse_profile
 from tests.fakes.profile_texts import MINIMAL
@@ -50,9 +49,8 @@ def compiled(keys: str, architecture: str = "qwen3moe") -> Applied:
         return Model(main=gguf)
 
     profile = parse_profile("x", (MINIMAL["llama-server"] + keys).encode())
-    invocation = ENGINES["llama-server"].invocation(profile, InvocationContext())
     source = ProfileSource(path="/etc/x.toml", sha256="0" * 64)
-    return compile_applied(profile, source, invocation, "/var/hf", look)
+    return spec_of(profile, source, InvocationContext(hf_home="/var/hf"), look=look).applied
 
 
 def weights(applied: Applied) -> DeclaredFact | None:

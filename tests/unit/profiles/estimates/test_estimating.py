@@ -30,8 +30,13 @@ from appliance.model.spec import Profile
 from appliance.profiles.compilation import ProfileSource, spec_of
 from appliance.profiles.estimates import llama_cpp
 from appliance.profiles.estimates.estimating import estimated
-from appliance.profiles.estimates.facts import GgufFacts, UnknownError
-from appliance.profiles.estimates.offload import expert_layers, kept_in_ram, layers_on_gpus, weights
+from appliance.profiles.estimates.gguf_layers import GgufFacts, UnknownError
+from appliance.profiles.estimates.llama_cpp import (
+    expert_layers,
+    kept_in_ram,
+    layers_on_gpus,
+    weights,
+)
 from appliance.system.profile_files.loading import parse_profile
 
 MIB = 1 << 20

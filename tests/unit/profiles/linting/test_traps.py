@@ -10,9 +10,8 @@ from appliance.engines import ENGINES
 from appliance.model.memory import GpuState
 from appliance.model.model_headers import Gguf, Model, ModelReference, ModelTraits, Tensor
 from appliance.model.trap_names import TrapName
-from appliance.profiles.linting.lint import profile_traps, warning_of
+from appliance.profiles.linting.lint import RETIRED, TRAPS, profile_traps, warning_of
 from appliance.profiles.linting.trap import GpuFacts
-from appliance.profiles.linting.traps import RETIRED, TRAPS
 from tests.fakes.trap_samples import (
     GIB,
     RTX_3090,

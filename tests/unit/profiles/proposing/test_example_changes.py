@@ -22,28 +22,31 @@ EXAMPLE: Mapping[str, object] = {
 }
 
 
-def use(
-    table: Mapping[str, object], model: str | None = "/m/b.gguf", tokens: int | None = None
-) -> ExampleUse:
-    return ExampleUse(
-        name="mine", example="gemma", table=table, model=model, title="b", tokens=tokens
-    )
+def use(table: Mapping[str, object], model: str | None = "/m/b.gguf") -> ExampleUse:
+    return ExampleUse(example="gemma", table=table, model=model, title="b")
 
 
 def changes(
-    one: ExampleUse, *, there: bool = True, programs: Mapping[str, str] | None = None
+    one: ExampleUse,
+    *,
+    there: bool = True,
+    programs: Mapping[str, str] | None = None,
+    tokens: int | None = None,
 ) -> Mapping[str, KeyChange]:
     host = HostFacts(
         find_program=(programs or {}).get,
         home_of=lambda _: None,
         taken_ports={8040: "other.toml"},
     )
-    return {c.where[0]: c for c in example_changes(one, host, lambda _: there)}
+    return {
+        c.where[0]: c
+        for c in example_changes(one, host, lambda _: there, name="mine", tokens=tokens)
+    }
 
 
 def test_a_copy_has_its_own_model_names_and_port() -> None:
     """Model, description, names and a port that is taken change; a need of another model goes."""
-    found = changes(use(EXAMPLE, tokens=4096))
+    found = changes(use(EXAMPLE), tokens=4096)
     assert found["description"].value == "b, as the example gemma"
     assert found["model"] == KeyChange(where=("model",), value="/m/b.gguf")
     assert found["served"].value == ["mine", "claude-*"]

@@ -25,9 +25,7 @@ from appliance.model.model_headers import (
     Unread,
 )
 from appliance.profiles.compilation import model_path
-from appliance.profiles.estimates.cache import CacheSize, bytes_of
-from appliance.profiles.estimates.facts import GgufFacts
-from appliance.profiles.estimates.layers import layers_of
+from appliance.profiles.estimates.gguf_layers import CacheSize, GgufFacts, bytes_of, layers_of
 from appliance.system.model_files import locate
 from appliance.system.model_files.headers import read_gguf
 from appliance.system.model_files.locate import HeaderBudget, HeaderError

@@ -4,9 +4,9 @@ import pytest
 
 from appliance.model.model_headers import Model, Safetensors
 from appliance.model.profile import Estimate
-from appliance.profiles.estimates.config_facts import ConfigFacts, Head, Keeps
 from appliance.profiles.estimates.estimating import estimated
-from appliance.profiles.estimates.facts import UnknownError
+from appliance.profiles.estimates.gguf_layers import UnknownError
+from appliance.profiles.estimates.transformers import ConfigFacts, Head, Keeps
 from appliance.system.profile_files.loading import parse_profile
 
 CONFIG: dict[str, object] = {

@@ -3,7 +3,7 @@
 import pytest
 
 from appliance.model.engine_build import EngineBuild
-from appliance.profiles.linting.builds import ALL_BUILDS, BuildKey, BuildRange, build_key
+from appliance.profiles.linting.trap import ALL_BUILDS, BuildKey, BuildRange, build_key
 
 
 @pytest.mark.parametrize(

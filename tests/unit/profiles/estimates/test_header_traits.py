@@ -14,7 +14,7 @@ from appliance.model.model_headers import (
     Safetensors,
     Unread,
 )
-from appliance.profiles.linting.header_traits import TraitsReader, traits_of
+from appliance.profiles.estimates.estimating import traits_of
 from tests.fakes.trap_samples import facts
 
 REFERENCE = ModelReference(model="/m", path="/m", gguf=True)
@@ -40,8 +40,8 @@ def weights(config: Mapping[str, object], draft_bytes: int = 0) -> Model:
     )
 
 
-def test_a_gguf_file_tells_its_quantisation_and_layers() -> None:
-    """The type of the file, drafting layers and first layers without experts are told."""
+def test_a_gguf_file_has_its_quantisation_and_layers() -> None:
+    """The type of the file, drafting layers and first layers without experts are traits."""
     found = traits_of(
         gguf(
             **{
@@ -108,14 +108,19 @@ def test_headers_that_make_no_sense_tell_nothing() -> None:
     assert traits_of(weights({"num_hidden_layers": -1})) == ModelTraits()
 
 
-def test_a_reader_remembers_what_it_read() -> None:
-    """Headers are read once, for the estimate; a model that is not there has no traits."""
-    reader = TraitsReader(lambda _reference: gguf())
-    reader(REFERENCE)
-    assert reader.traits == ModelTraits(family="qwen35moe", drafts=False)
+def test_headers_are_read_once() -> None:
+    """The reading for the estimate gives the traits too; a model that is not there has none."""
+    readings: list[ModelReference] = []
+
+    def look(reference: ModelReference) -> Model:
+        readings.append(reference)
+        return gguf()
+
+    found = facts("llama-server", look=look).traits
+    assert found == ModelTraits(family="qwen35moe", drafts=False)
+    assert len(readings) == 1
     unread = Unread(fault=ModelFileFault.MISSING, problem="missing")
-    other = TraitsReader(lambda _reference: unread)
-    assert (other(REFERENCE), other.traits) == (unread, None)
+    assert facts("llama-server", look=lambda _reference: unread).traits is None
 
 
 def test_a_profile_is_compiled_with_its_models_traits() -> None:
