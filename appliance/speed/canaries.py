@@ -18,8 +18,8 @@ from appliance.engines.shared.probing import Probing
 from appliance.model.profile import Applied, WarmUp, requested_name
 from appliance.model.wording import printable
 from appliance.speed.canary_verdict import Expectation, parse_json
-from appliance.speed.quality.json_schema import JsonSchema, SchemaError, parse_schema
-from appliance.speed.quality.text_pattern import PatternError, compile_pattern
+from appliance.speed.json_schema import JsonSchema, SchemaError, parse_schema
+from appliance.speed.text_pattern import PatternError, TextPattern
 
 PATH: Final = "/v1/chat/completions"
 OWN: Final = "own:"
@@ -302,7 +302,7 @@ def _expectation(value: object) -> Expectation:
         return Expectation(
             contains=_texts(expect, "contains"),
             not_contains=_texts(expect, "not_contains"),
-            matches=compile_pattern(_text(expect["matches"], "expect.matches"))
+            matches=TextPattern(_text(expect["matches"], "expect.matches"))
             if "matches" in expect
             else None,
             json_schema=_schema(expect, "json_schema"),

@@ -11,8 +11,8 @@ from typing import Final
 from appliance.model.json_reader import decode_json
 from appliance.model.wording import printable
 from appliance.speed.event_stream import DONE, EventStreamParser
-from appliance.speed.quality.json_schema import JsonSchema, schema_fault
-from appliance.speed.quality.text_pattern import TextPattern
+from appliance.speed.json_schema import JsonSchema, schema_fault
+from appliance.speed.text_pattern import TextPattern
 
 MOST_ANSWER_BYTES: Final = 1 << 20
 """Limit of a response. 2048 tokens, an event each, take half of it."""

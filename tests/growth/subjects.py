@@ -29,9 +29,9 @@ from appliance.speed.bench_rows import Part, RequestLabel, ResponseObserver
 from appliance.speed.canaries import parse_canaries
 from appliance.speed.canary_verdict import Expectation, judge_answer, read_answer
 from appliance.speed.event_stream import EventStreamParser
+from appliance.speed.json_schema import parse_schema
 from appliance.speed.measurement import ObservedStream
-from appliance.speed.quality.json_schema import parse_schema
-from appliance.speed.quality.text_pattern import PatternError, compile_pattern
+from appliance.speed.text_pattern import PatternError, TextPattern
 from appliance.status.log_excerpt import excerpt
 from appliance.supervisor.access_policy import Requester
 from appliance.supervisor.inference_keys import KeyDesk
@@ -176,7 +176,7 @@ def _bench_response(data: bytes) -> None:
 
 _EXPECTED: Final = Expectation(
     contains=("ab",),
-    matches=compile_pattern(r"((a|a)+)+$|\d{2,9}x|[^a]{3}\s*\."),
+    matches=TextPattern(r"((a|a)+)+$|\d{2,9}x|[^a]{3}\s*\."),
     json_schema=parse_schema({"type": "array", "items": {"type": ["array", "null", "object"]}}),
 )
 
@@ -193,7 +193,7 @@ def _searched(data: bytes) -> None:
 
 def _expression(data: bytes) -> None:
     with contextlib.suppress(PatternError):
-        compile_pattern(data.decode("latin-1"))
+        TextPattern(data.decode("latin-1"))
 
 
 def _head(data: bytes) -> None:

@@ -144,7 +144,7 @@ def test_canaries() -> None:
         (line(expect={"equals": "a"}), 'expect has no key "equals"'),
         (line(expect={"contains": 1}), "expect.contains must be a text, or a list"),
         (line(expect={"contains": [""]}), "expect.contains must be a text that is not empty"),
-        (line(expect={"matches": "(a"}), 'expect.matches: "(" without ")"'),
+        (line(expect={"matches": "(a"}), "expect.matches: missing )"),
         (line(expect={"json_schema": {"$ref": 1}}), 'expect.json_schema: keyword "$ref"'),
         (line(expect={"arguments": {}}), "expect.arguments needs expect.tool"),
         (line(expect={"tool": "a", "arguments": 1}), "expect.arguments: a schema is an object"),

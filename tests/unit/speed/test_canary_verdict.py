@@ -17,8 +17,8 @@ from appliance.speed.canary_verdict import (
     judge_status,
     read_answer,
 )
-from appliance.speed.quality.json_schema import parse_schema
-from appliance.speed.quality.text_pattern import compile_pattern
+from appliance.speed.json_schema import parse_schema
+from appliance.speed.text_pattern import TextPattern
 
 CALL = {"id": "1", "type": "function", "function": {"name": "add", "arguments": '{"a":1}'}}
 
@@ -209,7 +209,7 @@ def test_form(
 def test_text(text: str, fault: str) -> None:
     """An expectation holds in all its parts, of an answer that was cut off too."""
     expectation = Expectation(
-        contains=("Paris", "France"), not_contains=("Texas",), matches=compile_pattern("^P")
+        contains=("Paris", "France"), not_contains=("Texas",), matches=TextPattern("^P")
     )
     verdict = judge_answer(ChatAnswer(text=text, finish_reason="length"), expectation)
     assert verdict.fault == fault
@@ -236,7 +236,7 @@ def test_faults_are_fit_for_a_message() -> None:
 def test_any_answer_has_a_verdict(body: bytes, streamed: bool) -> None:  # noqa: FBT001
     """Any answer of an engine has a verdict, and nothing is raised."""
     expectation = Expectation(
-        contains=("a",), matches=compile_pattern("a+$"), json_schema=INTEGER, tool="add"
+        contains=("a",), matches=TextPattern("a+$"), json_schema=INTEGER, tool="add"
     )
     verdict = judge_answer(read_answer(body, streamed=streamed), expectation)
     assert bool(verdict.fault) is (verdict.outcome is not PASSED)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from appliance.speed.quality.json_schema import SchemaError, parse_schema, schema_fault
+from appliance.speed.json_schema import SchemaError, parse_schema, schema_fault
 
 PERSON = {
     "title": "person",
