@@ -24,7 +24,7 @@ lint: $(VENV)/.complete
 	$(BIN)/lint-imports
 
 fast: $(VENV)/.complete
-	$(BIN)/python -m pytest -m "not system and not gpu and not slow" --hypothesis-profile=quick
+	$(BIN)/python -m pytest -m "not system and not gpu and not slow"
 
 # Tests that reach every branch of the core, of which `make coverage` is the proof: that takes twice their time.
 CORE_TESTS := $(addprefix tests/unit/,model engines alerts profiles routing speed status switch install supervisor gateway/http \

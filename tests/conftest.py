@@ -1,4 +1,4 @@
-"""Profiles of hypothesis: ``full`` is for `make properties`, ``usual`` for `make test`, ``quick`` for `make check`.
+"""Profiles of hypothesis: ``full`` is for `make nightly`, ``usual`` for `make test` and `make check`.
 
 No deadline of its own: a machine that is busy with something else fails no test. Where a bound
 on time is the point, the test measures CPU time.
@@ -15,10 +15,7 @@ settings.register_profile(
     "full", max_examples=100, deadline=None, suppress_health_check=BUSY_MACHINE
 )
 settings.register_profile(
-    "usual", max_examples=40, deadline=None, suppress_health_check=BUSY_MACHINE
-)
-settings.register_profile(
-    "quick", max_examples=25, deadline=None, suppress_health_check=BUSY_MACHINE
+    "usual", max_examples=20, deadline=None, suppress_health_check=BUSY_MACHINE
 )
 settings.load_profile("usual")
 

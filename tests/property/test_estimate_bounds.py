@@ -125,7 +125,7 @@ def _estimated(text: str, model: Model) -> Estimated:
     return estimated(parse_profile("p", text.encode()), "/m", lambda _: model)
 
 
-@settings(max_examples=400)
+@settings(max_examples=4 * settings().max_examples)
 @given(cases())
 def test_no_start_is_refused_that_fits(case: Case) -> None:
     """The least is never more than the engine's weights, caches and states on its GPU."""

@@ -254,5 +254,5 @@ class OutboxMachine(RuleBasedStateMachine):
             assert end.created_unix_s - begin.due_unix_s <= 60.0
 
 
-OutboxMachine.TestCase.settings = settings(max_examples=80, stateful_step_count=60)
+OutboxMachine.TestCase.settings = settings(stateful_step_count=60)
 TestOutboxMachine = OutboxMachine.TestCase

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from appliance.engines import ENGINES
@@ -306,7 +306,6 @@ def test_nonsense_is_said_to_be_some(engine: str, text: str) -> None:
             assert told.faults
 
 
-@settings(max_examples=50)
 @given(text=st.text() | st.recursive(st.none() | st.integers(), st.lists).map(json.dumps))
 def test_no_text_breaks_a_reader(text: str) -> None:
     """Readers end without an error for any text."""

@@ -193,9 +193,7 @@ async def test_a_token_is_of_one_episode(tmp_path: Path) -> None:
         assert box.book.silences == ()
 
 
-@settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 async def test_replayed_foreign_and_altered_tokens_are_refused(
     tmp_path: Path, data: st.DataObject

@@ -190,7 +190,10 @@ def test_a_header_that_lies_is_refused(tmp_path: Path, content: bytes, problem: 
     assert problem in found.problem
 
 
-@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=3 * settings().max_examples,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(st.data())
 def test_no_change_of_a_header_does_more_than_refuse(tmp_path: Path, data: st.DataObject) -> None:
     """Bytes overwritten, cut or added anywhere give headers or a phrase, never an exception."""
@@ -203,7 +206,10 @@ def test_no_change_of_a_header_does_more_than_refuse(tmp_path: Path, data: st.Da
     assert isinstance(read_model(reference(path)), Model | Unread)
 
 
-@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=2 * settings().max_examples,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(st.binary(max_size=200) | st.text(max_size=60).map(str.encode), st.integers(-2, 1 << 63))
 def test_no_safetensors_header_does_more_than_refuse(
     tmp_path: Path, body: bytes, length: int
