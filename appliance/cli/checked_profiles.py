@@ -17,8 +17,7 @@ from appliance.model.paths import BUILDS
 from appliance.model.wording import no_such_profile
 from appliance.profiles.compilation import spec_of
 from appliance.settings.schema import Settings, load_settings
-from appliance.switch.units.backend_unit import problem
-from appliance.switch.units.specs import Layout, UnitSpec
+from appliance.switch.units.backend_unit import Layout, UnitSpec, problem
 from appliance.system.build_records import CurrentBuilds
 from appliance.system.files.access import follow
 from appliance.system.model_files.reading import read_adapter_ranks, read_model

@@ -16,7 +16,7 @@ def need_lines(estimate: Json) -> Iterator[tuple[str, str]]:
     """Return pairs of a label and a text: the parts in each place, now and with a setting changed.
 
     Args:
-        estimate: As `appliance.switch.need_parts.EstimateRow`; empty: there is none.
+        estimate: As `appliance.switch.need.EstimateRow`; empty: there is none.
     """
     if not estimate:
         return

@@ -24,8 +24,7 @@ from appliance.model.paths import BUILDS
 from appliance.model.profile import Catalogue
 from appliance.settings.schema import Settings
 from appliance.switch.units.apply_plan import Action, ApplyPlan, Installed, plan_apply
-from appliance.switch.units.backend_unit import render
-from appliance.switch.units.build_unit import build_unit
+from appliance.switch.units.backend_unit import Layout, UnitSpec, build_unit, render
 from appliance.switch.units.drift import (
     DROP_IN_SUFFIX,
     Adoption,
@@ -36,7 +35,6 @@ from appliance.switch.units.drift import (
     find_drift,
     owner_of,
 )
-from appliance.switch.units.specs import Layout, UnitSpec
 from appliance.system.applied.pending_changes import STARTED_FILE, read_started, write_faults
 from appliance.system.build_records import CurrentBuilds
 from appliance.system.commitment import FileCommitment

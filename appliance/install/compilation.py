@@ -16,7 +16,7 @@ from appliance.model.paths import SETTINGS_FILE
 from appliance.model.profile import Catalogue
 from appliance.model.web_addresses import WebAddresses
 from appliance.settings.schema import Settings
-from appliance.switch.units.daemon_drop_ins import ENGINE_KEY, DaemonSpec
+from appliance.switch.units.daemon_units import ENGINE_KEY, DaemonSpec
 from appliance.system.credential_files import KEY_FILE, FileTokens, read_keys
 from appliance.system.files.regular import read_small_file
 

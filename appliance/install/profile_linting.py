@@ -24,16 +24,15 @@ from appliance.profiles.linting.lint import (
     warning_of,
 )
 from appliance.profiles.linting.trap import GpuFacts, LintFacts
-from appliance.switch.admission.build_findings import build_findings, unasked_sentence
-from appliance.switch.admission.engine_files import file_findings
-from appliance.switch.admission.findings import (
+from appliance.switch.engine_findings import build_findings, file_findings, unasked_sentence
+from appliance.switch.findings import (
     Level,
     PreflightFinding,
     Presence,
     ProfileFacts,
     warn,
 )
-from appliance.switch.units.specs import UnitSpec
+from appliance.switch.units.backend_unit import UnitSpec
 from appliance.system.build_records import CurrentBuilds
 from appliance.system.files.access import (
     draft_presence,

@@ -13,8 +13,7 @@ from appliance.model.paths import BUILDS, CACHE_DIR
 from appliance.model.profile import Catalogue
 from appliance.profiles.compilation import spec_of
 from appliance.settings.schema import Settings
-from appliance.switch.units.backend_unit import problem
-from appliance.switch.units.specs import Layout, UnitSpec
+from appliance.switch.units.backend_unit import Layout, UnitSpec, problem
 from appliance.system.applied.manifest import read_manifest
 from appliance.system.files.access import follow
 from appliance.system.model_files.reading import read_adapter_ranks, read_model

@@ -22,7 +22,8 @@ from appliance.launch.program import ERROR, EX_USAGE, WARNING, Options, UsageErr
 from appliance.launch.release import Release
 from appliance.model.names import is_profile_name, unit_of
 from appliance.model.paths import GATE_DIR, LEASE_DIR
-from appliance.switch.memory import gate_arguments, peak
+from appliance.switch.memory import peak
+from appliance.switch.memory.requirement import GATE_FLAGS, GATE_SWITCHES, requirement_in
 from appliance.system.files.regular import (
     UntrustedFileError,
     read_untrusted_text,
@@ -46,7 +47,7 @@ _FLAGS = (
     "name",
     "lease",
     "rival",
-    *gate_arguments.FLAGS,
+    *GATE_FLAGS,
     "observed",
     "fingerprint",
     "port",
@@ -240,7 +241,7 @@ def requirement_from(options: Options, *, own: str) -> MemoryRequirement:
     """Return the requirement on the command line, with the observed peak. Raises `UsageError`."""
     observed = options.optional("observed")
     try:
-        return gate_arguments.parsed(
+        return requirement_in(
             options,
             peak=_peak(observed, options.text("fingerprint", "")) if observed else None,
             rivals=_rivals(options.many("rival")),
@@ -269,7 +270,7 @@ def _rivals(names: Sequence[str]) -> frozenset[str]:
 def main(argv: Sequence[str]) -> int:
     """Decide; returns the verdict as exit status."""
     try:
-        return Gate(Options(argv, _FLAGS, gate_arguments.SWITCHES)).run()
+        return Gate(Options(argv, _FLAGS, GATE_SWITCHES)).run()
     except UsageError as error:
         say(ERROR, f"gate: {error}")
         return EX_USAGE

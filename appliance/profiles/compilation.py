@@ -27,7 +27,7 @@ from appliance.model.model_headers import (
 from appliance.model.profile import Abilities, Adapter, Applied, Handling, Need, WarmUp
 from appliance.model.spec import AdapterTable, Problem, Profile
 from appliance.profiles.estimates.estimating import Estimated, estimated
-from appliance.switch.units.specs import UnitSpec
+from appliance.switch.units.backend_unit import UnitSpec
 from appliance.switch.verification import declared_facts
 
 _TEMPLATE_WORDS: Final = (

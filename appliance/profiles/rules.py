@@ -16,8 +16,7 @@ from appliance.model.profile import Catalogue, is_pattern
 from appliance.model.spec import Problem, Profile
 from appliance.profiles.compilation import claim_of, handling_problems, warm_up_problems
 from appliance.routing.model_names import covers
-from appliance.switch.units.override_values import is_data_path, is_foreign_unit
-from appliance.switch.units.overrides import refusal
+from appliance.switch.units.overrides import is_data_path, is_foreign_unit, refusal
 
 _HF: Final = re.compile(r"hf:[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*(:[\w.-]+)?\Z", re.ASCII)
 _VARIABLES: Final[Mapping[str, str]] = {

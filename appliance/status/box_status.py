@@ -36,7 +36,7 @@ from appliance.status.stalls import Stall, stall_words
 from appliance.status.unit_state import UnitVerdict, unit_verdict
 from appliance.status.verdict import verdict_of
 from appliance.status.verification import difference_note
-from appliance.switch.admission.build_findings import lacking_options
+from appliance.switch.engine_findings import lacking_options
 from appliance.switch.goals import in_the_way
 from appliance.switch.outcome_text import BY_HAND, rival_end_text, stop_text
 from appliance.switch.repair import evicted_in_vain

@@ -4,7 +4,7 @@ from appliance.model.engine_build import EngineBuild
 from appliance.model.profile import Applied
 from appliance.model.wording import printable
 from appliance.status.document import BuildRow
-from appliance.switch.admission.build_findings import lacking_options
+from appliance.switch.engine_findings import lacking_options
 
 
 def build_row(applied: Applied, build: EngineBuild | None) -> BuildRow | None:

@@ -17,7 +17,7 @@ from appliance.supervisor.operator_tokens import TokenDesk
 from appliance.supervisor.ownership import OperationRequest, Running, Supervisor
 from appliance.supervisor.status_feed import PERSON_EVERY_S, PERSON_TIMES, StatusFeed
 from appliance.supervisor.verification_verb import verification_result
-from appliance.switch.admission.findings import Level
+from appliance.switch.findings import Level
 from appliance.wire.control import Exit
 from appliance.wire.control_events import (
     AcceptedEvent,

@@ -30,8 +30,8 @@ from appliance.supervisor.operation_runner import Transaction
 from appliance.supervisor.ownership import Supervisor
 from appliance.supervisor.traffic_figures import Figures, TrafficFigures
 from appliance.supervisor.unit_memory import StatusReader
+from appliance.switch.goals import involved, phase_deadline_s
 from appliance.switch.memory.peak import ObservedPeak
-from appliance.switch.phase_deadlines import involved, phase_deadline_s
 from appliance.switch.repair import stopped_by_choice
 from appliance.system.applied.manifest import EditWatch
 from appliance.system.ports import Clock, Host, Peaks, Store, Units

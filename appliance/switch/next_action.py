@@ -10,6 +10,17 @@ a command    checks, holds, drains, stops, runs it, and goes back to the restore
 any failure  after preflight: `BeginRollback`, and the same steps run towards the restore set; what
              ran before the operation and was not stopped for it is left alone
 shutdown     `Wait`: a failure seen while the system goes down says nothing about a model
+
+A command that runs in place of models has a unit of its own, which the launcher (launch.run) runs in:
+
+=====================  ==========================================================
+appliance-run.service  what follows
+=====================  ==========================================================
+idle, not begun        it is started
+activating             the command waits for the claim and its memory: phase release
+active                 the command runs: phase run
+idle again             it is over, or was not begun: what was stopped comes back
+=====================  ==========================================================
 """
 
 from collections.abc import Mapping
@@ -23,6 +34,7 @@ from appliance.model.profile import Catalogue
 from appliance.model.wording import joined
 from appliance.switch.actions import (
     Action,
+    BeginRestore,
     BeginRollback,
     Commit,
     DrainRequests,
@@ -30,15 +42,16 @@ from appliance.switch.actions import (
     HoldRequests,
     RunPreflight,
     Start,
+    StartRun,
     Steps,
     Stop,
+    StopRun,
     VerifyEngine,
     Wait,
     WarmUpModel,
 )
 from appliance.switch.goals import in_the_way, in_the_way_of, to_start
-from appliance.switch.outcome_text import start_failure_text
-from appliance.switch.run_command import end_command, has_begun, is_forward, run_command
+from appliance.switch.outcome_text import end_text, start_failure_text
 
 _MOST_ENDS: Final = 2
 CANCELLED: Final = "cancelled"
@@ -71,9 +84,9 @@ def next_action(
     return (
         _failure(operation, steps, observed, catalogue, refusals)
         or _preflight(operation, steps)
-        or end_command(operation, steps, observed)
+        or _end_command(operation, steps, observed)
         or _come_down(operation, steps, observed, catalogue)
-        or run_command(operation, steps, observed, report)
+        or _run_command(operation, steps, observed, report)
         or _come_up(operation, steps, observed)
         or Commit()
     )
@@ -167,7 +180,7 @@ def _to_stop(
         rivals = _rivals_of(to_start(operation), catalogue)
         begun = (*operation.goal.start, *(n for n in operation.goal.stop if n in rivals))
         wanted = tuple(n for n in begun if n not in stays)
-    elif has_begun(operation, steps, observed):
+    elif _has_begun(operation, steps, observed):
         return ()  # a profile started by hand now meets the command's leases
     elif operation.phase in _UP:
         wanted = tuple(n for n in operation.goal.stop if n not in operation.goal.start)
@@ -302,9 +315,9 @@ def _rival(
             *operation.goal.kept
         }  # came up before the operation, in the way of what it evicted
     rivals = _rivals_of(to_start(operation), catalogue)
-    if has_begun(operation, steps, observed):
+    if _has_begun(operation, steps, observed):
         return None
-    if is_forward(operation):
+    if _is_forward(operation):
         rivals = in_the_way_of(Claim(devices=frozenset(operation.goal.claim)), catalogue)
     return next((n for n in sorted(rivals - ours) if not observed.unit(n).idle), None)
 
@@ -349,3 +362,54 @@ def _serving(names: tuple[str, ...], catalogue: Catalogue, *, again: bool = Fals
 
 def _names(names: tuple[str, ...]) -> str:
     return ", ".join(names)
+
+
+# --- a command in place of models ------------------------------------------------------
+
+
+def _is_forward(operation: Operation) -> bool:
+    """Tell whether a command is to run, or runs."""
+    return operation.kind is Kind.RUN and not operation.rolling_back
+
+
+def _has_begun(operation: Operation, steps: Steps, observed: Observed) -> bool:
+    """Tell whether the command's unit has been started: its leases then decide who may run."""
+    known = steps.run_started or operation.phase is Phase.RUN or not observed.run.idle
+    return _is_forward(operation) and known
+
+
+def _run_command(
+    operation: Operation, steps: Steps, observed: Observed, report: RunReport | None
+) -> Action | None:
+    """Start the command once, and wait for its end."""
+    if not _is_forward(operation):
+        return None
+    unit = observed.run
+    if not unit.idle:
+        name = " ".join(operation.target)
+        if unit.serving or operation.phase is Phase.RUN:
+            return Wait(Phase.RUN, unit.status_text or name)
+        return Wait(Phase.RELEASE, unit.status_text or f"{name}: waiting for the claim")
+    if not _has_begun(operation, steps, observed):
+        return StartRun()
+    return _after_command(operation, unit, report)
+
+
+def _after_command(operation: Operation, unit: ObservedUnit, report: RunReport | None) -> Action:
+    # A launcher that ended badly left no report; a report found then belongs to an earlier one.
+    if unit.ended_badly:
+        return BeginRollback(f"the launcher of the command {end_text(unit)}")
+    if report is None or report.operation not in {None, operation.id}:
+        return BeginRollback("the launcher of the command left no report of how it ended")
+    return (
+        BeginRestore(f"the command ended {report.text}")
+        if report.ran
+        else BeginRollback(report.text)
+    )
+
+
+def _end_command(operation: Operation, steps: Steps, observed: Observed) -> Action | None:
+    """Stop the command, and wait until its last process is gone, before anything is restored."""
+    if operation.kind is not Kind.RUN or not operation.rolling_back or observed.run.idle:
+        return None
+    return Wait(Phase.STOP, "the command is ending") if steps.run_stopped else StopRun()

@@ -19,7 +19,7 @@ from appliance.model.names import unit_of
 from appliance.model.observed import RunReport
 from appliance.model.paths import APPLIED_DIR, BUILDS
 from appliance.model.profile import Applied
-from appliance.switch.admission.findings import BoxFacts, ProfileFacts
+from appliance.switch.findings import BoxFacts, ProfileFacts
 from appliance.switch.memory.requirement import MARGIN_BYTES
 from appliance.system.applied.manifest import is_edited
 from appliance.system.build_records import current_build

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from appliance.model.profile import Applied, Catalogue
     from appliance.model.running_facts import SelfDescription
     from appliance.model.words import Mark
-    from appliance.switch.admission.findings import BoxFacts, ProfileFacts
+    from appliance.switch.findings import BoxFacts, ProfileFacts
     from appliance.switch.goals import Writes
     from appliance.switch.memory.peak import ObservedPeak
     from appliance.wire.lane import LaneOutcome

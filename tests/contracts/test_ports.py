@@ -39,7 +39,7 @@ from appliance.model.memory import GpuMemory, GpuState
 from appliance.model.names import unit_of
 from appliance.model.operations import RunCaller
 from appliance.model.profile import Applied, Endpoint, WarmUp
-from appliance.switch.admission.findings import ProfileFacts
+from appliance.switch.findings import ProfileFacts
 from appliance.system.applied.manifest import MANIFEST, ManifestProfiles, encode_manifest
 from appliance.system.engine_http import HttpBackend
 from appliance.system.gpus import reader

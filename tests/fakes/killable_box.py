@@ -25,7 +25,7 @@ from appliance.model.operations import (
 from appliance.supervisor.operation_runner import Transaction
 from appliance.supervisor.ownership import OperationRequest, Supervisor
 from appliance.supervisor.unit_memory import UnitMemory
-from appliance.switch.admission.findings import BoxFacts
+from appliance.switch.findings import BoxFacts
 from appliance.switch.goals import in_the_way_of
 from tests.fakes.clock import FakeClock
 from tests.fakes.machine import A_HOLD, FakeMachine

@@ -23,7 +23,7 @@ from appliance.model.operations import (
 from appliance.model.profile import Applied, WarmUp
 from appliance.model.running_facts import SelfDescription
 from appliance.model.words import Mark
-from appliance.switch.admission.findings import BoxFacts, ProfileFacts
+from appliance.switch.findings import BoxFacts, ProfileFacts
 from appliance.switch.goals import Writes
 from appliance.switch.memory.peak import ObservedPeak
 from tests.fakes.gpu_readings import by_index, card

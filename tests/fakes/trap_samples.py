@@ -12,7 +12,7 @@ from appliance.model.spec import Profile
 from appliance.profiles.compilation import ProfileSource, spec_of, unseen
 from appliance.profiles.linting.lint import Lint, lint, profile_traps
 from appliance.profiles.linting.trap import GpuFacts, LintFacts
-from appliance.switch.units.specs import UnitSpec
+from appliance.switch.units.backend_unit import UnitSpec
 from appliance.system.profile_files.loading import load_profile, parse_profile
 from tests.fakes.profile_texts import MINIMAL
 

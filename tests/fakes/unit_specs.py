@@ -9,7 +9,7 @@ from appliance.model.profile import Applied, Deadlines, Endpoint, Estimate, Need
 from appliance.model.profile_values import Gpus, Override
 from appliance.model.spec import Ordering, Patch, Profile
 from appliance.model.words import Mark
-from appliance.switch.units.specs import Layout, UnitSpec
+from appliance.switch.units.backend_unit import Layout, UnitSpec
 
 LAYOUT = Layout(version="1.2.3", systemd=252)
 

@@ -20,13 +20,13 @@ from appliance.model.names import unit_of
 from appliance.model.observed import ActiveState, Observed, ObservedUnit
 from appliance.model.operations import Goal, Kind
 from appliance.model.profile import Need
-from appliance.switch.admission.findings import BoxFacts, Level
-from appliance.switch.admission.preflight import findings
-from appliance.switch.memory import fit, gate_arguments
+from appliance.switch.findings import BoxFacts, Level
+from appliance.switch.memory import fit
 from appliance.switch.memory.fit import Shortfall
 from appliance.switch.memory.peak import ObservedPeak, decoded, encoded
-from appliance.switch.memory.requirement import MARGIN_BYTES, MemoryRequirement
-from appliance.switch.units.specs import Layout, gate_argv
+from appliance.switch.memory.requirement import GATE_SWITCHES, MARGIN_BYTES, MemoryRequirement
+from appliance.switch.preflight import findings
+from appliance.switch.units.backend_unit import Layout, gate_argv
 from appliance.system.gpus.sampler_client import Device
 from tests.fakes.profiles import applied
 from tests.property.memory_worlds import GIB, NAME, RAM, RIVAL, Card, Use, World, world
@@ -64,7 +64,7 @@ def requirement(case: World) -> MemoryRequirement:
     """Return the gate's requirement, from its command line and the file of peaks."""
     layout = Layout(version="1", systemd=252, margin_bytes=case.margin_bytes, needs_dir="/nowhere")
     argv = gate_argv(case.profile, layout)
-    options = Options(argv[argv.index("--name") :], gate._FLAGS, gate_arguments.SWITCHES)
+    options = Options(argv[argv.index("--name") :], gate._FLAGS, GATE_SWITCHES)
     found = gate.requirement_from(options, own=unit_of(NAME))
     found.peak = None if case.peak is None else peak_from_disk(case.peak, options)
     return found

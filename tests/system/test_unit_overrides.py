@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 
-from appliance.switch.units.override_values import COMMAND
+from appliance.switch.units.overrides import COMMAND
 from tests.fakes.override_samples import SAMPLES
 from tests.system.fleet import PROFILES, Fleet
 from tests.system.rig import Box, Image

@@ -75,8 +75,8 @@ OURS = {
     *("model.paths", "launch", "launch.leases"),
     *("launch.obstacles", "launch.port", "launch.release"),
     *("model.json_reader", "model.plain_text", "launch.gate", "launch.program"),
-    *("switch", "switch.memory", "switch.memory.fit", "switch.memory.gate_arguments"),
-    *("switch.memory.peak", "switch.memory.requirement", "wire", "wire.gate_verdict"),
+    *("switch", "switch.memory", "switch.memory.fit", "switch.memory.peak"),
+    *("switch.memory.requirement", "wire", "wire.gate_verdict"),
 }
 STANDARD = {
     *(

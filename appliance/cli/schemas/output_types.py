@@ -32,7 +32,7 @@ from appliance.status.document import (
     ProfileRow,
     VerificationRow,
 )
-from appliance.switch.need_parts import EstimateRow
+from appliance.switch.need import EstimateRow
 from appliance.wire.alert_requests import AlertEvent
 
 

@@ -23,8 +23,7 @@ from appliance.model.profile import Applied
 from appliance.presentation.clock_times import local_minute
 from appliance.status.document import BuildRow, StatusDocument
 from appliance.status.memory_rows import need_row
-from appliance.switch.need import BoxNeed, resolve
-from appliance.switch.need_parts import estimate_row
+from appliance.switch.need import BoxNeed, estimate_row, resolve
 from appliance.system.applied.manifest import manifest_entry
 from appliance.system.files.regular import read_small_file
 from appliance.system.launch_files import read_peak

@@ -12,12 +12,10 @@ from appliance.model.operations import Goal
 from appliance.model.trap_names import TrapName
 from appliance.model.wording import joined
 from appliance.profiles.linting.trap import FIELD, GpuFacts, LintFacts, Trap
-from appliance.switch.admission.findings import BoxFacts, Level, PreflightFinding
-from appliance.switch.admission.prediction import Prediction
-from appliance.switch.admission.ram import ram_findings
-from appliance.switch.admission.vram import vram_findings
+from appliance.switch.findings import BoxFacts, Level, PreflightFinding
 from appliance.switch.memory import fit
 from appliance.switch.memory.requirement import usable_bytes
+from appliance.switch.memory_findings import Prediction, ram_findings, vram_findings
 from appliance.switch.need import requirement_of, resolve, used_gpus
 
 _PRIORITY: Final = ("--prio", "--prio-batch")

@@ -24,14 +24,12 @@ from appliance.model.model_headers import (
 from appliance.model.profile import Applied, Need
 from appliance.model.spec import Profile
 from appliance.profiles.compilation import ProfileSource, spec_of
-from appliance.switch.admission.findings import BoxFacts
-from appliance.switch.admission.gpu_readiness import NOWHERE
-from appliance.switch.admission.prediction import Leaving, prediction_of
+from appliance.switch.findings import BoxFacts
 from appliance.switch.memory import fit
 from appliance.switch.memory.fit import Shortfall
 from appliance.switch.memory.requirement import MemoryRequirement, has_sizes
-from appliance.switch.need import requirement_of
-from appliance.switch.need_parts import EstimateRow, PartsRow, estimate_row
+from appliance.switch.memory_findings import NOWHERE, Leaving, prediction_of
+from appliance.switch.need import EstimateRow, PartsRow, estimate_row, requirement_of
 
 _REST_SHARE: Final = 16
 """Part of RAM that a proposal leaves to the rest of the box: one sixteenth."""

@@ -30,19 +30,25 @@ from appliance.model.paths import PROFILES_DIR
 from appliance.model.profile import Applied, Catalogue
 from appliance.model.words import Mark
 from appliance.switch.units import backend_unit
-from appliance.switch.units.backend_unit import StandIn
-from appliance.switch.units.daemon_drop_ins import (
+from appliance.switch.units.backend_unit import Layout, StandIn, UnitSpec
+from appliance.switch.units.daemon_units import (
     DAEMON_FILES,
     GATEWAY_FILES,
+    RULE_FILE,
     SERVICE_DROP_IN,
     WEB_DROP_IN,
     DaemonSpec,
     daemon_units,
+    polkit_rule,
 )
-from appliance.switch.units.drift import DROP_IN_SUFFIX, Drift, DriftKind, comment_of, find_drift
-from appliance.switch.units.polkit import RULE_FILE, polkit_rule
-from appliance.switch.units.specs import Layout, UnitSpec
-from appliance.switch.units.started_form import start_digest
+from appliance.switch.units.drift import (
+    DROP_IN_SUFFIX,
+    Drift,
+    DriftKind,
+    comment_of,
+    find_drift,
+    start_digest,
+)
 from appliance.switch.units.text import sealed_body
 
 

@@ -1,28 +1,39 @@
-"""Backend units: one file per profile, rendered from what the profile compiles to.
+"""Units of a profile: the backend, rendered from what the profile compiles to, and the one that asks its build.
 
 Two units whose claims intersect exclude each other by Conflicts=. That alone orders nothing, so
 of each pair the one whose name sorts last also has After= on the other. Both directions would be
 an ordering cycle as soon as both stop at once: ``hold`` and a reboot in mid-switch would fail.
 Everything comes after appliance-hold.service, which has no After= of its own.
+
+Beside each backend whose engine can be asked about its build is a unit that asks. It is made from the text
+of the backend's, so that the program is asked as the same user and in the same view of the file system,
+hand edits included. It has no GPU, no network, nothing that it may write but its record, which systemd
+opens for it in a directory of root's, and little memory and time: what runs is a program of somebody
+else, and a running model must not notice.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from json import dumps
 from typing import Final
 
+from appliance.engines import ENGINES
+from appliance.engines.shared.engine import Invocation
+from appliance.model import paths
+from appliance.model.claims import Lease
+from appliance.model.engine_build import EITHER
 from appliance.model.errors import ProfileError
-from appliance.model.names import HOLD_UNIT, unit_of
+from appliance.model.model_headers import ModelTraits
+from appliance.model.names import HOLD_UNIT, build_unit_of, unit_of
 from appliance.model.paths import BACKEND_RUNTIME_DIR, CACHE_DIR, CLAIMED_DIR
 from appliance.model.profile import Applied, Catalogue
+from appliance.model.spec import Profile
+from appliance.switch.memory.requirement import arguments_of
+from appliance.switch.need import requirement_of
 from appliance.switch.units import sandbox
-from appliance.switch.units.identity import identity_of
+from appliance.switch.units.drift import drop_in
 from appliance.switch.units.overrides import merged, override_fault
-from appliance.switch.units.specs import (
-    Layout,
-    UnitSpec,
-    backend_argv,
-    gate_argv,
-)
+from appliance.switch.units.sandbox import identity_of
 from appliance.switch.units.text import (
     Section,
     command_line,
@@ -36,6 +47,135 @@ from appliance.switch.units.text import (
     text_of,
     word_fault,
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnitSpec:
+    """Specification of one backend unit."""
+
+    profile: Profile
+    """Unit-only part of the profile: order, patch, overrides."""
+    applied: Applied
+    invocation: Invocation
+    traits: ModelTraits | None = None
+    """Traits of its model; None: the model's headers were not read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """Layout of the box around the units."""
+
+    prefix: str = paths.PREFIX
+    version: str
+    systemd: int
+    """Major version of systemd; 0 when unknown, which counts as oldest."""
+    foreign_units: tuple[str, ...] = ()
+    """Units of others that must not run beside a backend."""
+    margin_bytes: int | None = None
+    """Bytes of VRAM that the gate keeps free beyond the need; None: its own default."""
+
+    lease_dir: str = paths.LEASE_DIR
+    gate_dir: str = paths.GATE_DIR
+    builds_dir: str = f"{paths.APPLIED_DIR}/{paths.BUILDS}"
+    """Directory of the records of engines' builds."""
+    needs_dir: str = f"{paths.STATE_DIR}/{paths.NEEDS}"
+    """Directory in which the supervisor records the peak of each profile."""
+
+
+def gate_argv(applied: Applied, layout: Layout) -> tuple[str, ...]:
+    """Return the gate's command: the gate refuses, or waits, until the claim is free.
+
+    `applied` has its conflicts filled in.
+    """
+    margin = layout.margin_bytes
+    return (
+        *_program(layout, paths.GATE_SCRIPT, applied.name),
+        *_leases(applied.claim.leases()),
+        *(word for rival in applied.conflicts for word in ("--rival", rival)),
+        *arguments_of(requirement_of(applied)),
+        *_observed(applied, layout),
+        *(() if margin is None else ("--margin-bytes", str(margin))),
+        *_port(applied),
+        "--deadline-s",
+        f"{applied.deadlines.release_s:g}",
+        *_directory("--lease-dir", layout.lease_dir, paths.LEASE_DIR),
+        *_directory("--gate-dir", layout.gate_dir, paths.GATE_DIR),
+    )
+
+
+def backend_argv(spec: UnitSpec, layout: Layout) -> tuple[str, ...]:
+    """Return the wrapper's command: it takes leases, waits for readiness and runs the engine."""
+    applied, patch, invocation = spec.applied, spec.profile.patch, spec.invocation
+    endpoint, leases = applied.endpoint, applied.claim.leases()
+    where = (
+        ("--port", str(endpoint.port)) if endpoint.socket is None else ("--socket", endpoint.socket)
+    )
+    hook: tuple[str, ...] = ()
+    if patch is not None:
+        expected = (word for text in patch.expect for word in ("--patch-expect", text))
+        command = dumps(patch.command, ensure_ascii=False)
+        hook = ("--patch-command", command, *expected)
+    return (
+        *_program(layout, paths.BACKEND_SCRIPT, applied.name),
+        *_leases(leases),
+        *(("--lease-dir", paths.CLAIMED_DIR) if leases else ()),
+        *where,
+        "--health",
+        applied.health_path,
+        "--no-progress-s",
+        f"{applied.deadlines.no_progress_s:g}",
+        *(("--temporary", invocation.temporary) if invocation.temporary else ()),
+        *_build(spec, layout),
+        *hook,
+        "--",
+        *invocation.argv,
+    )
+
+
+def _build(spec: UnitSpec, layout: Layout) -> tuple[str, ...]:
+    """Return the wrapper's arguments by which it knows the engine's build; none: one spelling fits all."""
+    if EITHER not in spec.invocation.argv:
+        return ()
+    question = ENGINES[spec.applied.engine].build_question
+    return ("--ask-build", question, "--build-record", record_path(spec.applied, layout))
+
+
+def record_path(applied: Applied, layout: Layout) -> str:
+    """Return the path of the record of the engine's build."""
+    return f"{layout.builds_dir}/{applied.name}.json"
+
+
+def _port(applied: Applied) -> Iterable[str]:
+    """Yield the gate's arguments that name the port, and how the engine may bind it."""
+    if applied.endpoint.port is None:
+        return
+    yield from ("--port", str(applied.endpoint.port))
+    yield from ("--port-program", applied.binary or applied.engine)
+    for kind in ENGINES[applied.engine].port_reuse:
+        yield from ("--port-reuse", kind)
+
+
+def _program(layout: Layout, script: str, name: str) -> tuple[str, ...]:
+    return (f"{layout.prefix}/{script}", "--name", name)
+
+
+def _directory(option: str, path: str, default: str) -> tuple[str, ...]:
+    return () if path == default else (option, path)
+
+
+def _leases(leases: Iterable[Lease]) -> Iterable[str]:
+    for lease in leases:
+        yield "--lease"
+        yield f"{lease.name}:{'exclusive' if lease.exclusive else 'shared'}"
+
+
+def _observed(applied: Applied, layout: Layout) -> tuple[str, ...]:
+    """Return the gate's arguments that name the observed peak; none without a fingerprint."""
+    if not applied.fingerprint:
+        return ()
+    path = f"{layout.needs_dir}/{applied.name}.json"
+    return ("--observed", path, "--fingerprint", applied.fingerprint)
+
 
 NO_CONFIG_HOME: Final = "/nonexistent"
 """Directory that does not exist (Debian Policy 9.2.3) and that no backend can make."""
@@ -267,3 +407,88 @@ def _mounts(spec: UnitSpec) -> sandbox.Mounts:
 
 def _seconds(seconds: float) -> str:
     return f"{seconds:g}s"
+
+
+_PROGRAM: Final = "appliance.launch.ask_build"
+_TIMEOUT_S: Final = 30
+"""Longer than the program itself waits for an answer (launch.ask_build)."""
+_BOUNDS: Final[sandbox.Entries] = (
+    ("TimeoutStartSec", f"{_TIMEOUT_S}s"),
+    ("TimeoutStopSec", "5s"),
+    ("MemoryMax", "2G"),
+    ("MemorySwapMax", "0"),
+    ("TasksMax", "256"),
+    ("LimitFSIZE", "1M"),
+    ("LimitCORE", "0"),
+    ("Nice", "10"),
+    ("OOMScoreAdjust", "800"),
+    # systemd opens the record; the supervisor reads it.
+    ("UMask", "0022"),
+    ("PrivateNetwork", "yes"),
+    ("IPAddressDeny", "any"),
+    ("RestrictAddressFamilies", "AF_UNIX"),
+)
+_OF_BACKEND: Final = frozenset(
+    {
+        *("User", "Group", "DynamicUser", "Environment"),
+        *("ProtectHome", "BindReadOnlyPaths", "TemporaryFileSystem", "InaccessiblePaths"),
+        *(key for key, _ in sandbox.CONFINEMENT),
+    }
+)
+"""Keys of [Service] that the unit has in common with the backend's."""
+
+
+def build_unit(applied: Applied, backend: str, drop_ins: Iterable[str], layout: Layout) -> str:
+    """Return the text of the unit that asks the engine of `applied`; empty: it is never asked.
+
+    Args:
+        applied: An applied profile.
+        backend: Text of its unit.
+        drop_ins: Texts of the unit's drop-ins, in systemd's order.
+        layout: What units are rendered for.
+    """
+    engine = ENGINES.get(applied.engine)  # None: a manifest of another release
+    if engine is None or not engine.build_question:
+        return ""
+    for one in drop_ins:
+        backend = drop_in(backend, one)
+    record = record_path(applied, layout)
+    question = ("--record", record, "--ask", engine.build_question, "--", applied.binary)
+    program = (f"{layout.prefix}/bin/python", "-I", "-m", _PROGRAM, *question)
+    name = plain_line(applied.name)
+    sections = (
+        Section(
+            name="Unit",
+            entries=(
+                ("Description", f"{name}: build of its engine"),
+                ("CollectMode", "inactive-or-failed"),
+            ),
+        ),
+        Section(
+            name="Service",
+            entries=(
+                ("Slice", "appliance.slice"),
+                ("SyslogIdentifier", build_unit_of(applied.name).removesuffix(".service")),
+                ("Type", "oneshot"),
+                ("ExecStart", command_line(program)),
+                ("StandardOutput", f"file:{record.replace('%', '%%')}"),
+                ("StandardError", "journal"),
+                *_BOUNDS,
+                *sandbox.devices(gpus=False),
+                *_shared(backend),
+            ),
+        ),
+    )
+    source = plain_line(applied.source_path)
+    return sealed(text_of(sections), source=source, version=layout.version, adoptable=False)
+
+
+def _shared(backend: str) -> Iterator[tuple[str, str]]:
+    for section in sections_of(backend):
+        if section.name == "Service":
+            # The leases of the claim are for the backend alone.
+            yield from (
+                (key, value)
+                for key, value in section.entries
+                if key in _OF_BACKEND and f":{CLAIMED_DIR}/" not in value
+            )

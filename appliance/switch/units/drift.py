@@ -9,19 +9,22 @@ drop-in     UNIT.d/X.conf of a backend (``systemctl edit``)     the expressible 
 shared      a drop-in for every backend: the operator's     no need: it is no fault
 odd         not a regular file: masked, a link, unreadable      never
 ==========  ==================================================  =====================
+
+A running model keeps the form in which it was started until it is restarted, whoever changes the unit: apply,
+an editor, `systemctl edit`. Two forms are compared by their digests (`start_digest`).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import unified_diff
 from enum import StrEnum
+from hashlib import sha256
 from typing import Final
 
 from appliance.model.names import profile_of, unit_of
 from appliance.model.profile_values import Override
-from appliance.switch.units.daemon_drop_ins import DAEMON_FILES
+from appliance.switch.units.daemon_units import DAEMON_FILES, RULE_FILE
 from appliance.switch.units.overrides import ADDED, refusal
-from appliance.switch.units.polkit import RULE_FILE
 from appliance.switch.units.text import Section, seal_holds, sealed_body, sections_of, words_of
 
 DROP_IN_SUFFIX: Final = ".d"
@@ -216,3 +219,36 @@ def _environment(old: Sequence[str], new: Sequence[str]) -> tuple[Mapping[str, s
 def _assignments(values: Sequence[str]) -> Mapping[str, str]:
     pairs = (word.partition("=") for value in values for word in words_of(value))
     return {name: value.replace("%%", "%") for name, _, value in pairs}
+
+
+_READ_ANEW: Final = frozenset(
+    {
+        "ExecCondition",
+        "Restart",
+        "RestartMaxDelaySec",
+        "RestartPreventExitStatus",
+        "RestartSec",
+        "RestartSteps",
+        "TimeoutStartFailureMode",
+        "TimeoutStartSec",
+        "TimeoutStopSec",
+    }
+)
+"""Keys of [Service] that a daemon-reload puts in force, as it does everything in [Unit]."""
+
+
+def start_digest(unit: str, drop_ins: Iterable[str] = ()) -> str:
+    """Return the digest of the form in which a unit would be started now.
+
+    Args:
+        unit: Text of the unit.
+        drop_ins: Texts of its drop-ins, in systemd's order.
+    """
+    text = unit
+    for one in drop_ins:
+        text = drop_in(text, one)
+    services = (section for section in sections_of(text) if section.name == "Service")
+    entries = (entry for service in services for entry in service.entries)
+    # Sorted by key alone: the order of the values of one key means something.
+    kept = sorted((e for e in entries if e[0] not in _READ_ANEW), key=lambda entry: entry[0])
+    return sha256("\n".join(f"{key}={value}" for key, value in kept).encode()).hexdigest()

@@ -21,8 +21,7 @@ from appliance.model.errors import StoreError
 from appliance.model.json_reader import parse_object
 from appliance.model.names import unit_of
 from appliance.status.document import ProfileFileRow, ProfileFileState
-from appliance.switch.units.drift import DROP_IN_SUFFIX
-from appliance.switch.units.started_form import start_digest
+from appliance.switch.units.drift import DROP_IN_SUFFIX, start_digest
 from appliance.system.files.durable import read_regular, write_file
 from appliance.system.files.regular import Stamp, read_small_file, stamp
 from appliance.wire.json_values import Json, number_in, object_in, text_in

@@ -27,8 +27,8 @@ from appliance.model.names import unit_of
 from appliance.model.profile import Applied
 from appliance.profiles.compilation import Reached
 from appliance.profiles.estimates.estimating import reference_of
-from appliance.switch.admission.findings import AccessFacts, Node, Presence, Use, Walk
-from appliance.switch.units.identity import Identity, identity_of
+from appliance.switch.findings import AccessFacts, Node, Presence, Use, Walk
+from appliance.switch.units.sandbox import Identity, identity_of
 from appliance.system.files.durable import read_regular
 from appliance.system.kernel.processes import user_name
 from appliance.system.model_files.locate import HeaderError, entries_of, gguf_files, main_file

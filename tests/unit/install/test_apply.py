@@ -20,8 +20,7 @@ from appliance.settings.gateway import GatewaySettings
 from appliance.settings.schema import Settings
 from appliance.settings.web import WebSettings
 from appliance.switch.units.apply_plan import Action, Installed, plan_apply
-from appliance.switch.units.daemon_drop_ins import SERVICE_DROP_IN, WEB_DROP_IN
-from appliance.switch.units.polkit import RULE_FILE
+from appliance.switch.units.daemon_units import RULE_FILE, SERVICE_DROP_IN, WEB_DROP_IN
 from appliance.system.applied.manifest import GATEWAY_FILE, MANIFEST, copy_of, read_manifest
 from appliance.wire.control import Exit
 from tests.fakes.profile_texts import MINIMAL

@@ -6,7 +6,7 @@ import pytest
 
 from appliance.model import names
 from appliance.model.claims import ALL_GPUS, CPU
-from appliance.switch.units.identity import own_user
+from appliance.switch.units.sandbox import own_user
 from tests.programs import ROOT, run
 
 

@@ -8,7 +8,7 @@ import pytest
 from appliance.model.engine_build import EngineBuild
 from appliance.model.operations import Kind
 from appliance.supervisor.ownership import OperationRequest
-from appliance.switch.admission.findings import Presence, ProfileFacts
+from appliance.switch.findings import Presence, ProfileFacts
 from tests.fakes.profiles import FakeProfiles, applied, catalogue
 from tests.fakes.settings import make_snapshot
 from tests.fakes.supervisor_ports import FakePorts

@@ -1,13 +1,15 @@
 """Goals of operations: what each kind stops, starts, restores and commits."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
 from appliance.model.claims import Claim
 from appliance.model.observed import ActiveState, Observed, ObservedUnit
-from appliance.model.operations import FOREVER, Goal, Kind
-from appliance.switch.goals import goal_of, in_the_way
+from appliance.model.operations import FOREVER, Cause, Goal, Kind, Operation, Phase
+from appliance.model.profile import Deadlines
+from appliance.switch.goals import goal_of, in_the_way, involved, phase_deadline_s
 from tests.fakes.profiles import applied, catalogue
 
 BOX = catalogue(
@@ -155,3 +157,83 @@ def test_a_command_evicts_what_is_in_the_way_of_its_claim() -> None:
     """A command on one GPU leaves the other one's profile alone."""
     found = goal(Kind.RUN, claim="gpu-0", units=dict.fromkeys(("left", "right", "shared"), UP))
     assert found == Goal(stop=("left",), restore=("left",), claim=("gpu-0",))
+
+
+QUICK = Deadlines(no_progress_s=20.0, stop_s=5.0, drain_s=4.0, release_s=7.0, warm_up_s=9.0)
+SLOW = Deadlines(no_progress_s=300.0, stop_s=90.0, drain_s=30.0, release_s=60.0, warm_up_s=120.0)
+CATALOGUE = catalogue(
+    replace(applied("a", "gpu-0"), deadlines=QUICK), replace(applied("b"), deadlines=SLOW)
+)
+SWITCH = Operation(
+    id=1,
+    kind=Kind.SWITCH,
+    target=("b",),
+    goal=Goal(stop=("a",), start=("b",), restore=("a",)),
+    boot_id="x",
+    requested_by="ana",
+    began_unix_s=0.0,
+)
+
+
+@pytest.mark.parametrize(
+    ("phase", "expected"),
+    [
+        (Phase.PREFLIGHT, 60.0),
+        (Phase.HOLD, 30.0),
+        (Phase.DRAIN, 60.0),
+        (Phase.STOP, 120.0),
+        (Phase.RELEASE, 97.0),
+        (Phase.RUN, None),
+        (Phase.START, 1830.0),
+        (Phase.LOAD, 1830.0),
+        (Phase.WARM_UP, 150.0),
+        (Phase.VERIFY, 45.0),
+        (Phase.COMMIT, 30.0),
+    ],
+)
+def test_a_phase_is_stuck_after_all_that_may_end_it(phase: Phase, expected: float | None) -> None:
+    """The deadline is later than those of the profiles that the phase waits for."""
+    assert phase_deadline_s(replace(SWITCH, phase=phase), CATALOGUE) == expected
+
+
+@pytest.mark.parametrize("phase", [Phase.START, Phase.LOAD])
+def test_a_load_waits_for_what_starts_alone(phase: Phase) -> None:
+    """Silences of a profile that is only stopped count once the operation goes back to it."""
+    goal = Goal(stop=("b",), start=("a",), restore=("b",))
+    forward = replace(SWITCH, phase=phase, target=("a",), goal=goal)
+    assert phase_deadline_s(forward, CATALOGUE) == 630.0
+    back = replace(forward, cause=Cause.FAILURE, reason="a did not start")
+    assert phase_deadline_s(back, CATALOGUE) == 1830.0
+    assert phase_deadline_s(replace(back, rollback=False), CATALOGUE) == 630.0
+
+
+def test_a_load_waits_for_what_was_coming_up_before() -> None:
+    """A profile that is kept may still load, by a start of before the operation."""
+    goal = Goal(start=("b",), restore=(), kept=("b",))
+    load = replace(SWITCH, phase=Phase.LOAD, goal=goal)
+    assert phase_deadline_s(load, CATALOGUE) == 1830.0
+
+
+def test_a_drain_that_was_asked_for_counts() -> None:
+    """An operator's time for the drain takes the place of the profiles'."""
+    assert phase_deadline_s(replace(SWITCH, phase=Phase.DRAIN, drain_s=0.0), CATALOGUE) == 30.0
+
+
+def test_a_load_has_ten_minutes_at_least() -> None:
+    """A profile that may be silent for seconds only may still load for minutes."""
+    goal = Goal(start=("a",))
+    load = replace(SWITCH, phase=Phase.LOAD, goal=goal)
+    assert phase_deadline_s(load, CATALOGUE) == 630.0
+
+
+@pytest.mark.parametrize("phase", [Phase.DRAIN, Phase.STOP, Phase.RELEASE, Phase.WARM_UP])
+def test_profiles_that_are_gone_have_no_deadline(phase: Phase) -> None:
+    """A profile that is applied no more adds nothing."""
+    assert phase_deadline_s(replace(SWITCH, phase=phase), {}) == 30.0
+
+
+def test_profiles_that_are_kept_are_not_involved() -> None:
+    """Profiles that are started or stopped are involved, in a roll-back too; those that stay are not."""
+    assert involved(SWITCH) == ("a", "b")
+    goal = Goal(start=("a", "b"), restore=("b",), kept=("b",))
+    assert involved(replace(SWITCH, goal=goal)) == ("a",)

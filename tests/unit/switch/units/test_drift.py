@@ -5,6 +5,7 @@ import pytest
 from appliance.model.errors import ProfileError
 from appliance.model.profile_values import Override
 from appliance.switch.units.backend_unit import render
+from appliance.switch.units.daemon_units import RULE_FILE, polkit_rule
 from appliance.switch.units.drift import (
     Adoption,
     DriftKind,
@@ -14,7 +15,6 @@ from appliance.switch.units.drift import (
     find_drift,
     owner_of,
 )
-from appliance.switch.units.polkit import RULE_FILE, polkit_rule
 from appliance.switch.units.text import sections_of
 from appliance.system.toml.editing import adopted
 from tests.fakes.unit_specs import LAYOUT, spec

@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from appliance.model.errors import ProfileError
 from appliance.model.profile_values import Override
 from appliance.switch.units.backend_unit import render
-from appliance.switch.units.override_values import COMMAND, UNITS
-from appliance.switch.units.overrides import ADDED, ALLOWED, refusal
+from appliance.switch.units.overrides import ADDED, ALLOWED, COMMAND, UNITS, refusal
 from appliance.switch.units.text import sections_of, words_of
 from tests.fakes.override_samples import SAMPLES
 from tests.fakes.unit_specs import LAYOUT, spec, with_keys

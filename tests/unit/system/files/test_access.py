@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from appliance.model.profile import Adapter, Applied
-from appliance.switch.admission.engine_files import access_findings, file_findings
-from appliance.switch.admission.findings import (
+from appliance.switch.engine_findings import access_findings, file_findings
+from appliance.switch.findings import (
     AccessFacts,
     Level,
     Node,

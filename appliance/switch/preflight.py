@@ -1,32 +1,41 @@
-"""Preflight: everything that speaks against a change, before anything is touched."""
+"""Preflight: all findings that speak against an operation, before anything is touched."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
+from appliance.model.claims import Claim, gpu_indexes
 from appliance.model.memory import GroupMemory
+from appliance.model.names import RUN_UNIT, profile_of
 from appliance.model.observed import Observed
 from appliance.model.operations import Goal, Kind
 from appliance.model.profile import Applied, Catalogue
 from appliance.model.words import Mark
-from appliance.switch.admission.build_findings import build_findings
-from appliance.switch.admission.engine_files import file_findings
-from appliance.switch.admission.findings import (
+from appliance.switch.engine_findings import build_findings, file_findings
+from appliance.switch.findings import (
     BoxFacts,
     Level,
     PreflightFinding,
     ProfileFacts,
+    amount_of,
+    named,
     refuse,
     warn,
 )
-from appliance.switch.admission.gpu_readiness import readiness
-from appliance.switch.admission.prediction import Leaving, Prediction, prediction_of
-from appliance.switch.admission.ram import ram_findings, staying
-from appliance.switch.admission.vram import vram_findings
 from appliance.switch.goals import in_the_way
 from appliance.switch.memory import fit
 from appliance.switch.memory.fit import Shortfall
 from appliance.switch.memory.peak import ObservedPeak
 from appliance.switch.memory.requirement import MemoryRequirement
+from appliance.switch.memory_findings import (
+    Leaving,
+    Prediction,
+    prediction_of,
+    ram_findings,
+    reader_failure,
+    readiness,
+    staying,
+    vram_findings,
+)
 from appliance.switch.need import BoxNeed, requirement_of, resolve
 
 _NO_PEAKS: Final[Mapping[str, ObservedPeak]] = {}
@@ -174,3 +183,51 @@ def _freed(applied: Applied, goal: Goal, catalogue: Catalogue, observed: Observe
         n in catalogue and catalogue[n].endpoint.port == port and not observed.unit(n).idle
         for n in goal.stop
     )
+
+
+# --- a command in place of models ------------------------------------------------------
+
+
+def command_findings(
+    kind: Kind, goal: Goal, observed: Observed, box: BoxFacts
+) -> tuple[PreflightFinding, ...]:
+    """Return findings against the command of `goal` with its claim; none for other kinds."""
+    if kind is not Kind.RUN:
+        return ()
+    claim = Claim(devices=frozenset(goal.claim))
+    return (*_run_unit_findings(observed), *(_claim_findings(claim, box) if claim.gpus else ()))
+
+
+def _run_unit_findings(observed: Observed) -> Iterable[PreflightFinding]:
+    if not observed.run.loaded:
+        yield refuse(f"{RUN_UNIT} is not installed: run install.sh again")
+    elif not observed.run.idle:
+        yield refuse(f"a command runs already: sudo systemctl stop {RUN_UNIT} ends it")
+
+
+def _claim_findings(claim: Claim, box: BoxFacts) -> Iterable[PreflightFinding]:
+    present = box.gpu_total_bytes
+    if failure := reader_failure(box):
+        yield refuse(f"{failure} (--gpus none takes the CPU alone)")
+        return
+    if box.gpu_error is not None and not present:
+        yield refuse(f"no GPU can be read: {box.gpu_error} (--gpus none takes the CPU alone)")
+        return
+    indexes = gpu_indexes(claim)
+    wanted = sorted(present) if indexes is None else sorted(indexes)
+    if missing := [n for n in wanted if n not in present]:
+        count = len(present)
+        yield refuse(f"there is no GPU {missing[0]}: the box has {count or 'none'}")
+        return
+    if not wanted:
+        yield refuse("the box has no GPU: --gpus none takes the CPU alone")
+        return
+    for index in wanted:
+        yield from _foreign_findings(index, box)
+
+
+def _foreign_findings(index: int, box: BoxFacts) -> Iterable[PreflightFinding]:
+    """Yield warnings of memory that no switch frees; the caller decides whether it is needed."""
+    for holder in box.gpu_holders.get(index, ()):
+        if profile_of(holder.unit) is None:
+            yield warn(f"{amount_of(holder)} of GPU {index} stays with {named(holder)}")

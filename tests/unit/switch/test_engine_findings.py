@@ -6,13 +6,13 @@ import pytest
 
 from appliance.engines import ENGINES
 from appliance.model.engine_build import EngineBuild, either
-from appliance.switch.admission.build_findings import (
+from appliance.switch.engine_findings import (
     build_findings,
     is_asked,
     lacking_options,
     unasked_sentence,
 )
-from appliance.switch.admission.findings import Level
+from appliance.switch.findings import Level
 from tests.fakes.profiles import applied
 from tests.fakes.trap_samples import spec_of_profile
 

@@ -8,8 +8,14 @@ from hypothesis import strategies as st
 
 from appliance.launch.program import Options
 from appliance.model.profile import Applied, Estimate, Need
-from appliance.switch.memory.gate_arguments import FLAGS, SWITCHES, arguments_of, parsed
-from appliance.switch.memory.requirement import MARGIN_BYTES, MemoryRequirement
+from appliance.switch.memory.requirement import (
+    GATE_FLAGS,
+    GATE_SWITCHES,
+    MARGIN_BYTES,
+    MemoryRequirement,
+    arguments_of,
+    requirement_in,
+)
 from appliance.switch.need import requirement_of
 from tests.fakes.profiles import applied
 
@@ -25,7 +31,7 @@ ALL = replace(
 
 
 def read(words: tuple[str, ...]) -> MemoryRequirement:
-    return parsed(Options(words, FLAGS, SWITCHES))
+    return requirement_in(Options(words, GATE_FLAGS, GATE_SWITCHES))
 
 
 def fields(requirement: MemoryRequirement) -> dict[str, object]:

@@ -5,7 +5,7 @@ import pytest
 from appliance.model.gateway import Configuration
 from appliance.model.profile import Catalogue, Handling
 from appliance.model.web_addresses import WebAddresses
-from appliance.switch.units.daemon_drop_ins import (
+from appliance.switch.units.daemon_units import (
     SERVICE_DROP_IN,
     SOCKET_DROP_IN,
     WEB_DROP_IN,

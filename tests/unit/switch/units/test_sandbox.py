@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from appliance.switch.units.identity import Identity, identity_of, own_user
+from appliance.switch.units.sandbox import Identity, identity_of, own_user
 from tests.fakes.unit_specs import made
 
 STRICT_USER = re.compile(r"[a-z_][a-z0-9_-]{0,30}\Z")

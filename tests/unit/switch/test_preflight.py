@@ -11,7 +11,7 @@ from appliance.model.observed import ActiveState, Observed, ObservedUnit
 from appliance.model.operations import Goal, Kind
 from appliance.model.profile import Applied, Estimate, Need
 from appliance.model.words import Mark
-from appliance.switch.admission.findings import (
+from appliance.switch.findings import (
     BoxFacts,
     Level,
     PreflightFinding,
@@ -21,9 +21,9 @@ from appliance.switch.admission.findings import (
     refuse,
     warn,
 )
-from appliance.switch.admission.preflight import findings, phase_texts, refusal
 from appliance.switch.memory.peak import ObservedPeak
 from appliance.switch.need import Source
+from appliance.switch.preflight import findings, phase_texts, refusal
 from tests.fakes.gpu_readings import by_index, card
 from tests.fakes.profiles import applied, catalogue
 

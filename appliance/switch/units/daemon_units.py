@@ -1,16 +1,29 @@
-"""Drop-ins for units of daemons: addresses of the gateway and of the status API, and the gateway's credentials.
+"""Files for the daemons: drop-ins of their units, and the rule of polkit for the supervisor.
 
-Sources: systemd.socket(5) for ListenStream=, systemd.exec(5) for credentials, systemd.resource-control(5)
-for IPAddressAllow=. A box that listens on the usual addresses, without TLS and engine keys, needs no file.
+Drop-ins hold the addresses of the gateway and of the status API, and the gateway's credentials. A box that
+listens on the usual addresses, without TLS and engine keys, needs none. Sources: systemd.socket(5) for
+ListenStream=, systemd.exec(5) for credentials, systemd.resource-control(5) for IPAddressAllow=.
+
+The rule names the units that the supervisor may keep loaded. It allows no jobs: polkit does not know
+their mode, and some modes reach other units (launch.jobs).
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from json import dumps
 from typing import Final
 
 from appliance.model.gateway import Configuration
-from appliance.model.names import GATEWAY_SOCKET_UNIT, GATEWAY_UNIT, WEB_SOCKET_UNIT
-from appliance.model.paths import GATEWAY_SOCKET, SETTINGS_FILE
+from appliance.model.names import (
+    GATEWAY_SOCKET_UNIT,
+    GATEWAY_UNIT,
+    HOLD_UNIT,
+    RUN_UNIT,
+    SUPERVISOR_USER,
+    WEB_SOCKET_UNIT,
+    unit_of,
+)
+from appliance.model.paths import GATEWAY_SOCKET, POLKIT_RULE, SETTINGS_FILE
 from appliance.model.profile import Catalogue
 from appliance.model.web_addresses import WebAddresses
 from appliance.switch.units.text import Section, sealed, text_of
@@ -114,3 +127,33 @@ def _service(credentials: Mapping[str, str]) -> Section | None:
             profile = name.removeprefix(ENGINE_KEY)
             entries.append(("SetCredential", f"{ENGINE_KEY_FILE}{profile}:{told}"))
     return Section(name="Service", entries=tuple(entries))
+
+
+RULE_FILE: Final = POLKIT_RULE.rpartition("/")[2]
+_VERBS: Final = ("ref",)
+_RULE: Final = """\
+var UNITS = {units};
+var VERBS = {verbs};
+
+polkit.addRule(function(action, subject) {{
+  if (action.id === "org.freedesktop.systemd1.manage-units" &&
+      subject.user === {user} &&
+      UNITS.indexOf(action.lookup("unit")) >= 0 &&
+      VERBS.indexOf(action.lookup("verb")) >= 0) {{
+    return polkit.Result.YES;
+  }}
+}});
+"""
+
+
+def polkit_rule(
+    profiles: Iterable[str], *, source: str, version: str, user: str = SUPERVISOR_USER
+) -> str:
+    """Return the rule for `user` on the backends of `profiles`, the hold and the run.
+
+    Names are exact: newer systemd asks with the same action when a transient unit is made, so
+    that a prefix would let the daemon run anything as root.
+    """
+    units = [*sorted(map(unit_of, profiles)), HOLD_UNIT, RUN_UNIT]
+    body = _RULE.format(units=dumps(units, indent=2), verbs=dumps(_VERBS), user=dumps(user))
+    return sealed(body, source=source, version=version, comment="//", adoptable=False)

@@ -1,1 +1,0 @@
-"""Preflight: everything that speaks against a change, found before anything is touched."""
