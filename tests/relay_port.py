@@ -4,9 +4,9 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from appliance.gateway.downstream.client_connection import ClientConnection
-from appliance.gateway.downstream.listeners import Acceptor
-from appliance.gateway.relay.relay import Relay
+from appliance.gateway.client_connection import ClientConnection
+from appliance.gateway.listeners import Acceptor
+from appliance.gateway.relay import Relay
 
 
 @contextmanager

@@ -22,20 +22,24 @@ from typing import Any, Final
 
 import uvloop
 
+from appliance.gateway.client_connection import ClientConnection
 from appliance.gateway.configuration import AllowedPaths, GatewayFiles
-from appliance.gateway.downstream.client_connection import ClientConnection
-from appliance.gateway.downstream.handshakes import Handshake
-from appliance.gateway.downstream.listeners import ListenAddress, Listeners
-from appliance.gateway.handover import Handover, HandoverError, Successor, parse_handover
+from appliance.gateway.handover import (
+    CombinedTraffic,
+    Handover,
+    HandoverError,
+    Predecessors,
+    Successor,
+    parse_handover,
+)
 from appliance.gateway.keys import KeyRing
-from appliance.gateway.lane.lane_server import LaneServer
-from appliance.gateway.lane.reservations import LaneReservations
+from appliance.gateway.lane import LaneReservations
+from appliance.gateway.lane_server import LaneServer
+from appliance.gateway.listeners import Handshake, ListenAddress, Listeners
 from appliance.gateway.meter import Meter
-from appliance.gateway.predecessors import CombinedTraffic, Predecessors
-from appliance.gateway.relay.relay import Relay
-from appliance.gateway.relay.request_list import RequestList
+from appliance.gateway.relay import Relay
 from appliance.gateway.routing_table import RoutingTable
-from appliance.gateway.supervisor_commands import SupervisorCommands
+from appliance.gateway.supervisor_commands import RequestList, SupervisorCommands
 from appliance.gateway.switch_requester import SwitchRequester, ask_for_switch, cancel_switch
 from appliance.model.errors import StoreError
 from appliance.model.gateway import Configuration, Routed, Standing

@@ -1,15 +1,25 @@
-"""Commands of the supervisor in the gateway (see `appliance.wire.gateway`)."""
+"""Commands of the supervisor in the gateway (see `appliance.wire.gateway`), and the list of requests that they show.
+
+The list has the requests of clients that are in flight or held, each of which can be cut by its id.
+A request gets its id when it is listed for the first time, so that one at which nobody looks costs
+nothing. Ids are of this process: another one never takes one of them for a request of its own.
+"""
 
 import logging
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain, count
 from time import monotonic
-from typing import assert_never
+from typing import Final, assert_never
+from weakref import WeakKeyDictionary
 
+from appliance.gateway.exchange import Exchange, RequestSummary
+from appliance.gateway.handover import Traffic
 from appliance.gateway.meter import Meter
-from appliance.gateway.predecessors import Traffic
-from appliance.gateway.relay.request_list import RequestList
+from appliance.gateway.relay import Relay
 from appliance.gateway.routing_table import RoutingTable
 from appliance.model.journal_events import JournalEvent, event_fields
+from appliance.routing.refusals import REQUEST_CANCELLED
 from appliance.wire.gateway import (
     CutCommand,
     DrainCommand,
@@ -23,6 +33,66 @@ from appliance.wire.gateway import (
     StatsCommand,
 )
 from appliance.wire.json_values import Json
+
+MOST_LISTED: Final = 100
+"""Requests in one list, the oldest: reading the end of each response takes some 20 µs, so no other is read."""
+
+
+class RequestList:
+    """List of the requests of one relay."""
+
+    def __init__(self, relay: Relay) -> None:
+        self._relay = relay
+        self._ids: WeakKeyDictionary[Exchange, str] = WeakKeyDictionary()
+        self._prefix = os.urandom(3).hex()
+        self._numbers = count(1)
+
+    def document(self) -> Mapping[str, object]:
+        """Return the oldest requests, and how many were left off, for JSON."""
+        ages = [(age_s, one) for one in self._exchanges() if (age_s := one.age_s) is not None]
+        ages.sort(key=lambda each: -each[0])
+        rows = [
+            _row(self._id(exchange), summary)
+            for _, exchange in ages[:MOST_LISTED]
+            if (summary := exchange.summary()) is not None
+        ]
+        return {"requests": rows, "left_off": len(ages) - len(rows)}
+
+    def cut(self, wanted: str) -> Mapping[str, object] | None:
+        """End a request with an error for its client; return its row, None: it is over."""
+        exchange = next((one for one in self._exchanges() if self._ids.get(one) == wanted), None)
+        summary = None if exchange is None else exchange.summary()
+        if exchange is None or summary is None:
+            return None
+        row = _row(wanted, summary)
+        exchange.cut(REQUEST_CANCELLED)
+        return row
+
+    def _id(self, exchange: Exchange) -> str:
+        return self._ids.setdefault(exchange, f"{self._prefix}-{next(self._numbers)}")
+
+    def _exchanges(self) -> Iterable[Exchange]:
+        upstreams = self._relay.upstreams.values()
+        requests = chain(self._relay.hold_queue.requests(), *(one.in_flight for one in upstreams))
+        return (one for one in requests if isinstance(one, Exchange))
+
+
+def _row(request_id: str, summary: RequestSummary) -> Mapping[str, object]:
+    progress, waited_s = summary.progress, summary.progress.waited_s
+    return {
+        "id": request_id,
+        "profile": summary.profile,
+        "api": summary.api.value,
+        "key": summary.key,
+        "state": summary.state,
+        "streams": summary.streams,
+        "age_s": round(progress.age_s, 1),
+        "waited_s": None if waited_s is None else round(waited_s, 1),
+        "pieces": progress.pieces,
+        "bytes": progress.size_bytes,
+        "tokens": summary.tokens,
+    }
+
 
 _log = logging.getLogger(__name__)
 

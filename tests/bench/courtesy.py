@@ -53,7 +53,7 @@ from typing import Final
 
 import uvloop
 
-from appliance.gateway.http.response_parser import ResponseParser
+from appliance.gateway.response import ResponseParser
 from appliance.gateway.routing_table import STATE_FILE
 from appliance.health.clock import SystemHealthClock
 from appliance.health.measuring.evidence import EvidenceReader

@@ -12,7 +12,7 @@ import time
 from dataclasses import dataclass
 from typing import Final, cast
 
-from appliance.gateway.http.response_parser import ResponseParser
+from appliance.gateway.response import ResponseParser
 
 MARK: Final = b"x-courtesy: client"
 """Header line of requests of clients; probes have none."""

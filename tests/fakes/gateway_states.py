@@ -4,9 +4,9 @@ from pathlib import Path
 
 from appliance.gateway.keys import KeyRing
 from appliance.gateway.meter import Meter
-from appliance.gateway.relay.relay import Relay
-from appliance.gateway.relay.request_list import RequestList
+from appliance.gateway.relay import Relay
 from appliance.gateway.routing_table import RoutingTable
+from appliance.gateway.supervisor_commands import RequestList
 from appliance.model.gateway import Key, Refusal, Routed, Standing, State
 from appliance.model.profile import Endpoint
 

@@ -7,10 +7,10 @@ import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from appliance.gateway.downstream.client_connection import ClientConnection
+from appliance.gateway.client_connection import ClientConnection
 from appliance.gateway.keys import KeyRing
 from appliance.gateway.meter import Meter
-from appliance.gateway.relay.relay import Relay
+from appliance.gateway.relay import Relay
 from appliance.gateway.routing_table import RoutingTable
 from appliance.model.gateway import Limits, Routed, Standing, State
 from appliance.model.profile import Endpoint

@@ -9,11 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from appliance.gateway.http import request_body, request_parser, usage_parser
-from appliance.gateway.http.head_cache import CachedHead
-from appliance.gateway.http.request_head import RequestHead
-from appliance.gateway.http.request_parser import ChunkedDecoder
-from appliance.gateway.http.response_parser import ResponseParser
+from appliance.gateway import request_body, request_head, response
+from appliance.gateway.request_body import ChunkedDecoder
+from appliance.gateway.request_head import CachedHead, RequestHead
+from appliance.gateway.response import ResponseParser
 from appliance.model.errors import ApplianceError, ProfileError, StoreError
 from appliance.model.gateway import Key, Routed, State
 from appliance.model.operators import OperatorToken
@@ -137,7 +136,7 @@ def _json(data: bytes) -> None:
 
 
 def _any_body(data: bytes) -> None:
-    head = request_parser.parse_request_head(b"POST /x HTTP/1.1\r\nHost: a\r\n\r\n", 100)
+    head = request_head.parse_request_head(b"POST /x HTTP/1.1\r\nHost: a\r\n\r\n", 100)
     assert isinstance(head, RequestHead)
     with contextlib.suppress(BodyError):
         if len(data) > LONG_BYTES:
@@ -197,7 +196,7 @@ def _expression(data: bytes) -> None:
 
 
 def _head(data: bytes) -> None:
-    request_parser.parse_request_head(data, 100)
+    request_head.parse_request_head(data, 100)
     known = CachedHead.of(data)
     if known is not None:
         known.match(data)
@@ -234,9 +233,9 @@ def _answer_in_pieces(data: bytes) -> None:
 
 def _tail(data: bytes) -> None:
     tail = data[-8192:]
-    usage_parser.is_stream(tail)
-    usage_parser.parse_output_tokens(tail)
-    usage_parser.parse_usage(tail)
+    response.is_stream(tail)
+    response.parse_output_tokens(tail)
+    response.parse_usage(tail)
 
 
 _DIRECTORY: Final = ModelDirectory(

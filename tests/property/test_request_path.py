@@ -12,14 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from appliance.gateway.downstream import client_connection
-from appliance.gateway.downstream.client_connection import ClientConnection
-from appliance.gateway.http import request_parser
+from appliance.gateway import client_connection, engine_pool, request_body
+from appliance.gateway.client_connection import ClientConnection
 from appliance.gateway.keys import KeyRing
 from appliance.gateway.meter import Meter
-from appliance.gateway.relay.relay import Relay
+from appliance.gateway.relay import Relay
 from appliance.gateway.routing_table import RoutingTable
-from appliance.gateway.upstream import engine_connection
 from appliance.model.gateway import Limits, Routed, Standing, State
 from appliance.model.profile import Endpoint
 from appliance.routing import json_body, json_scanner
@@ -33,10 +31,10 @@ THRESHOLDS: Final = (
     json_scanner._SHORT_BYTES,
     client_connection._SMALL_BYTES,
     client_connection._AHEAD_BYTES,
-    request_parser._SLICE_BYTES,
+    request_body._FED_BYTES,
     json_body.LONG_BYTES,
     json_body._LARGEST_INSIDE,
-    engine_connection._LARGE_BYTES,
+    engine_pool._LARGE_BYTES,
     json_scanner._DECODED_BYTES,
     LIMITS.body_bytes,
 )

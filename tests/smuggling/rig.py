@@ -7,7 +7,7 @@ from pathlib import Path
 
 from appliance.gateway.keys import KeyRing
 from appliance.gateway.meter import Meter
-from appliance.gateway.relay.relay import Relay
+from appliance.gateway.relay import Relay
 from appliance.gateway.routing_table import RoutingTable
 from appliance.model.gateway import Limits, Routed, Standing, State
 from appliance.model.profile import Endpoint

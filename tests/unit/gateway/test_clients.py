@@ -12,7 +12,7 @@ from openai import AsyncOpenAI
 from openai.types.chat import ChatCompletionMessageParam
 
 from appliance.gateway.meter import Meter
-from appliance.gateway.relay.relay import Relay
+from appliance.gateway.relay import Relay
 from appliance.gateway.routing_table import RoutingTable
 from appliance.model.gateway import Routed, Standing, State
 from appliance.model.profile import Endpoint

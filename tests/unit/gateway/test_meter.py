@@ -9,23 +9,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from appliance.gateway.counters import (
+from appliance.gateway.meter import (
     BOUNDS_S,
     BUCKETS,
     FIRST_TOKEN_BOUNDS_S,
     GAP_BOUNDS_S,
+    MOST,
     REQUEST_BOUNDS_S,
     CumulativeHistogram,
     Histogram,
+    Meter,
     bucket_of,
     middle_of,
 )
-from appliance.gateway.http.usage_parser import (
+from appliance.gateway.response import (
     is_stream,
     parse_output_tokens,
     parse_usage,
 )
-from appliance.gateway.meter import MOST, Meter
 from appliance.model.gateway import Key
 
 ANA = Key(name="ana")

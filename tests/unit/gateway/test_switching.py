@@ -13,10 +13,9 @@ from typing import Any
 import pytest
 
 from appliance.gateway.meter import Meter
-from appliance.gateway.relay.relay import Relay
-from appliance.gateway.relay.request_list import RequestList
+from appliance.gateway.relay import Relay
 from appliance.gateway.routing_table import RoutingTable
-from appliance.gateway.supervisor_commands import SupervisorCommands
+from appliance.gateway.supervisor_commands import RequestList, SupervisorCommands
 from appliance.model.gateway import Key, Limits, Routed, Standing, State
 from appliance.model.profile import Endpoint
 from appliance.system.socket_gateway import SocketGateway

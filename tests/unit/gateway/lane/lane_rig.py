@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from appliance.gateway.lane.lane_server import LaneServer
-from appliance.gateway.lane.reservations import LaneReservations
+from appliance.gateway.lane import LaneReservations
+from appliance.gateway.lane_server import LaneServer
 from appliance.model.gateway import Limits, Routed
 from appliance.system.lane_client import SocketProbeLane
 from appliance.system.ports import LaneResponse

@@ -20,13 +20,11 @@ from hypothesis.stateful import (
     rule,
 )
 
-from appliance.gateway.downstream.client_connection import ClientConnection
+from appliance.gateway.client_connection import ClientConnection
 from appliance.gateway.keys import KeyRing
-from appliance.gateway.lane.granted_lease import GrantedLease
-from appliance.gateway.lane.probe_exchange import ProbeExchange
-from appliance.gateway.lane.reservations import LaneReservations
+from appliance.gateway.lane import GrantedLease, LaneReservations, ProbeExchange
 from appliance.gateway.meter import Meter
-from appliance.gateway.relay.relay import Relay
+from appliance.gateway.relay import Relay
 from appliance.gateway.routing_table import RoutingTable
 from appliance.model.gateway import Routed, Standing, State
 from appliance.model.profile import Endpoint

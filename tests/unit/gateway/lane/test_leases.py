@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from appliance.gateway.lane.granted_lease import GrantedLease
+from appliance.gateway.lane import GrantedLease
 from appliance.model.errors import LaneBusyError
 from appliance.model.gateway import Routed, Standing, State
 from appliance.model.profile import Endpoint

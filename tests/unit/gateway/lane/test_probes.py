@@ -9,7 +9,7 @@ from time import monotonic
 
 import pytest
 
-from appliance.gateway.lane.probe_exchange import MOST_RESPONSE_BYTES, REQUEST_ARRIVED
+from appliance.gateway.lane import MOST_RESPONSE_BYTES, REQUEST_ARRIVED
 from appliance.model.errors import LaneBusyError
 from appliance.model.gateway import Routed, Standing, State
 from appliance.model.profile import Endpoint

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import h11
 
-from appliance.gateway.relay.protocols import KeyChecker, RequestProgress
-from appliance.gateway.relay.relay import Relay
+from appliance.gateway.relay import KeyChecker, Relay, RequestProgress
 from appliance.gateway.routing_table import RoutingTable
 from appliance.model.gateway import Key, Limits, Routed, Standing, State
 from appliance.model.profile import Endpoint

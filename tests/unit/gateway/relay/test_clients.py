@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from appliance.gateway.downstream.client_connection import ClientConnection
+from appliance.gateway.client_connection import ClientConnection
 from appliance.model.gateway import Limits
 from tests.fakes.engine_server import CHUNKED, EVENTS, LAST, Talk, answering, chunk, sized
 from tests.unit.gateway.relay.rig import QUICK, Rig, get, post, rigged

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from appliance.gateway.http.request_head import find_origin
+from appliance.gateway.request_head import find_origin
 from appliance.model.gateway import Limits, Standing
 from appliance.routing.origin_policy import OriginPolicy
 from tests.fakes.engine_server import Script, answering, sized

@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from appliance.gateway.http.request_parser import BODY_TURN_BYTES
+from appliance.gateway.request_body import BODY_TURN_BYTES
 from appliance.model.gateway import Limits, Standing
 from tests.fakes.engine_server import Talk, answering, chunk, sized
 from tests.unit.gateway.relay.rig import QUICK, get, post, rigged

@@ -7,8 +7,8 @@ from collections.abc import Generator
 
 import pytest
 
-from appliance.gateway.relay.protocols import RequestProgress
-from appliance.gateway.relay.scan_queue import ScanQueue
+from appliance.gateway.relay import RequestProgress
+from appliance.gateway.request_body import ScanQueue
 from appliance.model.gateway import Key, Standing
 from tests.fakes.engine_server import CHUNKED, EVENTS, LAST, Talk, answering, chunk, sized
 from tests.unit.gateway.relay.rig import (

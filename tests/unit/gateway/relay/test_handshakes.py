@@ -9,9 +9,8 @@ from dataclasses import replace
 
 import pytest
 
-from appliance.gateway.downstream.client_connection import ClientConnection
-from appliance.gateway.downstream.handshakes import Handshake
-from appliance.gateway.downstream.listeners import Acceptor
+from appliance.gateway.client_connection import ClientConnection
+from appliance.gateway.listeners import Acceptor, Handshake
 from appliance.system.kernel.peers import UNKNOWN_OWNER
 from tests.fakes.certificates import self_signed
 from tests.fakes.engine_server import answering, sized

@@ -2,10 +2,9 @@
 
 import pytest
 
-from appliance.gateway.http import request_head, request_parser, response_head
-from appliance.gateway.http.head_cache import CachedHead
-from appliance.gateway.http.request_head import RequestHead
-from appliance.gateway.http.response_head import Framing, ResponseHead
+from appliance.gateway import request_head, response
+from appliance.gateway.request_head import CachedHead, RequestHead
+from appliance.gateway.response import Framing, ResponseHead
 from appliance.model.gateway import Api, Refusal
 
 START = "GET / HTTP/1.1\r\nHost: a\r\n"
@@ -13,7 +12,7 @@ START = "GET / HTTP/1.1\r\nHost: a\r\n"
 
 def read(text: str | bytes) -> RequestHead | Refusal:
     raw = text.encode("latin-1") if isinstance(text, str) else text
-    return request_parser.parse_request_head(raw + b"\r\n", 100)
+    return request_head.parse_request_head(raw + b"\r\n", 100)
 
 
 def good(text: str) -> RequestHead:
@@ -231,12 +230,12 @@ def test_how_answers_end(
     status: int, headers: list[tuple[bytes, bytes]], framing: Framing | None
 ) -> None:
     """The framing of a body is read from the head; a head without a clear framing is refused."""
-    answer = response_head.check_response_head(status, b"OK", headers, new=True)
+    answer = response.check_response_head(status, b"OK", headers, new=True)
     assert (None if answer is None else answer.framing) is framing
 
 
 def answer_of(*headers: tuple[bytes, bytes], status: int = 200) -> ResponseHead:
-    answer = response_head.check_response_head(status, b"Fine", headers, new=True)
+    answer = response.check_response_head(status, b"Fine", headers, new=True)
     assert answer is not None
     return answer
 
@@ -269,7 +268,7 @@ def test_answers_that_go_on(
     """Only the headers of the engine's own connection change in its head."""
     status = b"HTTP/1.1 %d Fine\r\n" % answer.status
     assert (
-        response_head.build_relayed_head(answer, headers=b"", chunked=chunks, close=close)
+        response.build_relayed_head(answer, headers=b"", chunked=chunks, close=close)
         == status + head
     )
 
@@ -277,8 +276,8 @@ def test_answers_that_go_on(
 @pytest.mark.parametrize("version", [True, False])
 def test_kept_connections(version: bool) -> None:  # noqa: FBT001
     """A connection to an engine is kept if both sides know where the response ends."""
-    sized = response_head.check_response_head(200, b"", [(b"Content-Length", b"1")], new=version)
-    closing = response_head.check_response_head(
+    sized = response.check_response_head(200, b"", [(b"Content-Length", b"1")], new=version)
+    closing = response.check_response_head(
         200, b"", [(b"Content-Length", b"1"), (b"Connection", b"Close")], new=version
     )
     assert sized is not None

@@ -5,9 +5,9 @@ import sys
 from types import FrameType
 from typing import Any
 
+from appliance.gateway.exchange import Exchange
 from appliance.gateway.meter import Meter
-from appliance.gateway.relay.exchange import Exchange
-from appliance.gateway.relay.request_list import MOST_LISTED, RequestList
+from appliance.gateway.supervisor_commands import MOST_LISTED, RequestList
 from appliance.model.gateway import Standing
 from tests.fakes.engine_server import EVENTS, LAST, Talk, answering, chunk, sized
 from tests.unit.gateway.relay.rig import Rig, post, rigged

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from appliance.cli.paths import find_places
-from appliance.gateway.predecessors import Predecessors
+from appliance.gateway.handover import Predecessors
 from appliance.gateway.routing_table import STATE_FILE, RoutingTable
 from appliance.launch import gate
 from appliance.model.errors import StoreError

@@ -12,22 +12,27 @@ because each callback reads and changes the one state.
 """
 
 import asyncio
+import socket
+import struct
 from collections.abc import Generator
 from enum import IntEnum
 from math import inf
 from typing import Final, cast
 
-from appliance.gateway.callback_guard import end_faulty, guarded
-from appliance.gateway.downstream.socket_options import has_left, reset_on_close
-from appliance.gateway.http import response_head
-from appliance.gateway.http.body_coding import BodyDecoder, Coding
-from appliance.gateway.http.head_cache import CachedHead
-from appliance.gateway.http.request_head import RequestHead, find_origin, may_begin_head
-from appliance.gateway.http.request_parser import BODY_TURN_BYTES, IncomingBody, parse_request_head
-from appliance.gateway.relay.exchange import Exchange
-from appliance.gateway.relay.relay import LAST_REQUEST_S, Relay
-from appliance.gateway.relay.reply import build_error_response
-from appliance.gateway.relay.scan_queue import Scan
+from appliance.gateway.event_loop import end_faulty, guarded
+from appliance.gateway.exchange import Exchange
+from appliance.gateway.relay import LAST_REQUEST_S, Relay
+from appliance.gateway.reply import build_error_response
+from appliance.gateway.request_body import BODY_TURN_BYTES, BodyDecoder, IncomingBody, Scan
+from appliance.gateway.request_head import (
+    CachedHead,
+    Coding,
+    RequestHead,
+    find_origin,
+    may_begin_head,
+    parse_request_head,
+)
+from appliance.gateway.response import CONTINUE
 from appliance.model.gateway import Key, Refusal
 from appliance.routing.fair_share import Share, ShareUse
 from appliance.routing.refusals import (
@@ -50,6 +55,12 @@ _CACHED_HEAD_BYTES: Final = 4 << 10
 """Longest head that is cached: caching longer ones for a thousand clients would take 100 MiB."""
 _NOT_FOUND: Final = 3
 """Result of the search for the four bytes at a head's end, plus four."""
+
+
+_LEFT: Final = frozenset({7, 8})
+"""States of a connection whose client has closed or reset it: TCP_CLOSE and TCP_CLOSE_WAIT (Linux,
+net/tcp_states.h)."""
+_INTERNET: Final = frozenset({socket.AF_INET, socket.AF_INET6})
 
 
 class ConnectionState(IntEnum):
@@ -291,7 +302,7 @@ class ClientConnection(asyncio.Protocol):
         if data:
             self._read_body(data)
         elif head.expects:
-            self.write(response_head.CONTINUE)
+            self.write(CONTINUE)
 
     def _read_body(self, data: bytes) -> None:
         head, body = self._head, self._body
@@ -462,7 +473,7 @@ class ClientConnection(asyncio.Protocol):
         self._exchange = None
         self._state = _CLOSING
         if self._transport is not None:
-            reset_on_close(self._transport)
+            _reset_on_close(self._transport)
             self._transport.abort()
 
     def leave(self, exchange: Exchange) -> None:
@@ -508,7 +519,7 @@ class ClientConnection(asyncio.Protocol):
         self._looks = False
         if not self._paused or self._state is not _BUSY or self._transport is None:
             return
-        if has_left(self._transport):
+        if _has_left(self._transport):
             self._transport.abort()
         else:
             self._look_later()
@@ -648,3 +659,24 @@ class ClientConnection(asyncio.Protocol):
 
     def _unwritten(self) -> int:
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
+
+
+def _reset_on_close(transport: asyncio.Transport) -> None:
+    """Reset the connection at its end, so that the client cannot take it for a body's end."""
+    sock = transport.get_extra_info("socket")
+    if sock is not None and sock.family in _INTERNET:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+
+def _has_left(transport: asyncio.Transport) -> bool:
+    """Tell whether the client has closed its connection, also while nothing is read from it.
+
+    The event loop tells that only behind the bytes that were sent before (tcp(7), TCP_INFO).
+    """
+    sock = transport.get_extra_info("socket")
+    if sock is None or sock.family not in _INTERNET:
+        return False
+    try:
+        return sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] in _LEFT
+    except OSError:
+        return False

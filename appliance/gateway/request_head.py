@@ -1,16 +1,22 @@
-"""Head of a request: checks after parsing, and the head that goes on to an engine.
+"""Head of a request: its parser and checks, the head that goes on to an engine, and the cache of a checked head.
 
 Refused are heads that httptools lets through although two parsers could disagree about them, and
 heads that no engine of ours understands.
+
+A client's second request has the head of its first one, but for the length of its body; so have
+an engine's responses. A head that differs from one that was checked in nothing but the digits of
+its length says the same, and need not be parsed again.
 """
 
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from enum import StrEnum
+from typing import Final, Self
 from urllib.parse import unquote_plus
 
-from appliance.gateway.http.body_coding import CODINGS, Coding
+import httptools
+
 from appliance.model.gateway import Refusal
 from appliance.routing import refusals
 from appliance.routing.refusals import bad_request
@@ -72,6 +78,21 @@ _CHARSETS: Final = frozenset(
 """Parameters of a media type that do not change how a body is parsed."""
 _DIGITS: Final = 19
 """Most digits of a length: more would not fit into 64 bits."""
+
+
+class Coding(StrEnum):
+    GZIP = "gzip"
+    ZSTD = "zstd"
+
+
+CODINGS: Final[Mapping[bytes, Coding | None]] = {
+    b"": None,
+    b"identity": None,
+    b"gzip": Coding.GZIP,
+    b"x-gzip": Coding.GZIP,
+    b"zstd": Coding.ZSTD,
+}
+"""Codings by the value of ``Content-Encoding``, in lower case; None: the body is plain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -420,3 +441,94 @@ def _without_coding(lines: bytes) -> bytes:
         if not line.lower().startswith(b"accept-encoding:")
     ]
     return b"".join(kept)
+
+
+_OTHER_LINES: Final = 2
+"""Lines of a head that are no headers: the first and the last one."""
+
+
+class _HeadCallbacks:
+    """Callbacks of httptools for a head."""
+
+    __slots__ = ("headers", "target")
+
+    def __init__(self) -> None:
+        self.target = b""
+        self.headers: list[tuple[bytes, bytes]] = []
+
+    def on_url(self, target: bytes) -> None:
+        self.target += target
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self.headers.append((name, value))
+
+
+def parse_request_head(raw: bytes, most: int) -> RequestHead | Refusal:
+    """Parse and check a request head.
+
+    Args:
+        raw: Bytes from the method to the empty line.
+        most: Number of headers allowed.
+    """
+    if raw.count(b"\n") > most + _OTHER_LINES:
+        # Counted here, because the parser calls back for every header.
+        return refusals.HEAD_TOO_LARGE
+    found = _HeadCallbacks()
+    parser = httptools.HttpRequestParser(found)
+    try:
+        parser.feed_data(raw)
+    except httptools.HttpParserUpgrade:
+        # The parser would take the bytes that follow for another protocol; the gateway reads them.
+        pass
+    except httptools.HttpParserError:
+        return refusals.MALFORMED_REQUEST
+    if len(found.headers) > most:
+        return refusals.HEAD_TOO_LARGE
+    return check_request_head(parser.get_method(), found.target, found.headers, raw)
+
+
+_LENGTH: Final = re.compile(rb"\r\n[Cc]ontent-[Ll]ength: ?([0-9]{1,15})\r\n")
+_NAME: Final = b"content-length"
+_MOST_DIGITS: Final = 15
+
+
+class CachedHead:
+    """Bytes of a head around the digits of its length."""
+
+    __slots__ = ("_after", "_after_size", "_before", "_most", "_start")
+
+    def __init__(self, before: bytes, after: bytes) -> None:
+        self._before = before
+        self._start = len(before)
+        """Position where the digits begin."""
+        self._most = self._start + _MOST_DIGITS + 1
+        """Position where the digits have ended."""
+        self._after = after
+        self._after_size = len(after)
+
+    @classmethod
+    def of(cls, raw: bytes) -> Self | None:
+        """Return the cached form of a head; None: its length is not in the usual place.
+
+        Args:
+            raw: Head of a message without a body, or with a length; with its last empty line.
+        """
+        found = _LENGTH.search(raw)
+        if raw.lower().count(_NAME) != (found is not None):
+            return None
+        if found is None:
+            return cls(raw, b"")
+        return cls(raw[: found.start(1)], raw[found.end(1) :])
+
+    def match(self, data: bytes) -> tuple[int, int] | None:
+        """Return the length of the body, and of the head, if data begins with it; else None."""
+        if not data.startswith(self._before):
+            return None
+        start = self._start
+        if not self._after_size:
+            return 0, start
+        end = data.find(b"\r", start, self._most)
+        digits = data[start:end]
+        if digits.isdigit() and data.startswith(self._after, end):
+            return int(digits), end + self._after_size
+        return None

@@ -17,9 +17,19 @@ from enum import Enum
 from time import time
 from typing import Final, Protocol
 
-from appliance.gateway.http import response_head
-from appliance.gateway.http.request_head import PreflightRequest, RequestHead
-from appliance.gateway.http.response_head import Framing, ResponseHead
+from appliance.gateway.request_head import PreflightRequest, RequestHead
+from appliance.gateway.response import (
+    LAST_CHUNK,
+    Framing,
+    ResponseHead,
+    build_json_response,
+    build_preflight_response,
+    build_relayed_head,
+    build_relayed_response,
+    build_stream_head,
+    build_switch_head,
+    encode_chunk,
+)
 from appliance.model.gateway import Api, Refusal
 from appliance.model.json_reader import decode_json
 from appliance.routing.refusals import (
@@ -111,7 +121,7 @@ class Reply:
         """Send a whole response of the gateway itself."""
         self.status = _OK
         head_only = self._head.method == b"HEAD"
-        response = response_head.build_json_response(
+        response = build_json_response(
             _OK, body, headers=self._head.cors, close=self.close, head_only=head_only
         )
         self._client.write(response)
@@ -120,9 +130,7 @@ class Reply:
         """Tell a browser that the web page may send its request."""
         self.status = _NO_CONTENT
         self._client.write(
-            response_head.build_preflight_response(
-                preflight, headers=self._head.cors, close=self.close
-            )
+            build_preflight_response(preflight, headers=self._head.cors, close=self.close)
         )
 
     def show_life(self, model: str | None) -> None:
@@ -134,12 +142,12 @@ class Reply:
             self._events = True
             self._chunked = not self._head.old
             self.status = _OK
-            lines = response_head.build_stream_head(
+            lines = build_stream_head(
                 headers=self._head.cors, chunked=self._chunked, close=self.close
             )
-            self._client.write(lines + (response_head.encode_chunk(out) if self._chunked else out))
+            self._client.write(lines + (encode_chunk(out) if self._chunked else out))
         else:
-            self._client.write(response_head.encode_chunk(out) if self._chunked else out)
+            self._client.write(encode_chunk(out) if self._chunked else out)
 
     def begin(self, head: ResponseHead) -> None:
         """Begin with the engine's response head."""
@@ -154,7 +162,7 @@ class Reply:
         # Nothing can be added to a body whose length has been sent.
         self._events = head.events and unknown
         self._chunked = unknown and not self._head.old
-        self._pending_head = response_head.build_relayed_head(
+        self._pending_head = build_relayed_head(
             head, headers=self._head.cors, chunked=self._chunked, close=self.close
         )
         if self._head.method == b"HEAD":
@@ -170,9 +178,7 @@ class Reply:
         self.status = head.status
         self._remember(payload)
         self._client.write(
-            response_head.build_relayed_response(
-                head, payload, headers=self._head.cors, close=self.close
-            )
+            build_relayed_response(head, payload, headers=self._head.cors, close=self.close)
         )
 
     def switch_protocols(self, head: ResponseHead) -> None:
@@ -180,7 +186,7 @@ class Reply:
         self.stage = ReplyStage.RELAYING
         self.status = head.status
         self.close = True
-        self._client.write(response_head.build_switch_head(head))
+        self._client.write(build_switch_head(head))
 
     def deliver(self, payload: bytes, *, complete: bool) -> None:
         """Relay bytes of the engine's body."""
@@ -199,7 +205,7 @@ class Reply:
                 b"%b%x\r\n%b\r\n" % (out, len(payload), payload) if self._chunked else out + payload
             )
         if complete and self._chunked:
-            out += response_head.LAST_CHUNK
+            out += LAST_CHUNK
         if out:
             self._client.write(out)
 
@@ -214,11 +220,7 @@ class Reply:
             self._client.write(build_error_response(self._head, why, close=self.close))
         elif self._events and not self._torn:
             event = encode_error_event(self._head.path_class.api, why)
-            self._client.write(
-                response_head.encode_chunk(event) + response_head.LAST_CHUNK
-                if self._chunked
-                else event
-            )
+            self._client.write(encode_chunk(event) + LAST_CHUNK if self._chunked else event)
         else:
             return False
         self.status = why.status
@@ -287,7 +289,7 @@ def build_error_response(
     if why.status == _UNSUPPORTED:
         headers += b"Accept-Encoding: gzip, zstd\r\n"
     head_only = head is not None and head.method == b"HEAD"
-    return response_head.build_json_response(
+    return build_json_response(
         why.status, encode_error(api, why), headers=headers, close=close, head_only=head_only
     )
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from appliance.gateway.relay.capacity import Capacity
+from appliance.gateway.capacity import Capacity
 from appliance.model.gateway import Limits, Refusal
 from appliance.routing.fair_share import Share, ShareUse
 

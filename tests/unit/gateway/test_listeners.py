@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from appliance.gateway.downstream import listeners
-from appliance.gateway.downstream.interfaces import AddressChanges, addresses_of
-from appliance.gateway.downstream.listeners import (
+from appliance.gateway import listeners
+from appliance.gateway.interfaces import AddressChanges, addresses_of
+from appliance.gateway.listeners import (
     Acceptor,
     ListenAddress,
     Listeners,

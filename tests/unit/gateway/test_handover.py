@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from appliance.gateway.predecessors import CombinedTraffic, Predecessors
+from appliance.gateway.handover import CombinedTraffic, Predecessors
 from tests.fakes.virtual_time import advance
 
 

@@ -11,7 +11,7 @@ import asyncio
 from math import inf
 from typing import Protocol
 
-from appliance.gateway.callback_guard import end_faulty
+from appliance.gateway.event_loop import end_faulty
 from appliance.gateway.routing_table import RoutingTable
 from appliance.model.gateway import Limits, Refusal
 from appliance.routing.fair_share import Share, ShareUse, choose_evictions

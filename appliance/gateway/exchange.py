@@ -13,18 +13,13 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Protocol
 
-from appliance.gateway.callback_guard import guarded
-from appliance.gateway.http import response_head
-from appliance.gateway.http.request_body import body_refusal, parse_body, parse_body_in_steps
-from appliance.gateway.http.request_head import RequestHead, build_engine_head
-from appliance.gateway.http.response_head import ResponseHead
-from appliance.gateway.http.usage_parser import parse_output_tokens
-from appliance.gateway.relay.protocols import REROUTED, Observation, RequestProgress
-from appliance.gateway.relay.relay import Relay
-from appliance.gateway.relay.reply import TAIL_BYTES, Reply, ReplyClient, ReplyStage
-from appliance.gateway.relay.scan_queue import Scan
-from appliance.gateway.upstream.engine_connection import EngineConnection
-from appliance.gateway.upstream.pool import Upstream
+from appliance.gateway.engine_pool import EngineConnection, Upstream
+from appliance.gateway.event_loop import guarded
+from appliance.gateway.relay import REROUTED, Observation, Relay, RequestProgress
+from appliance.gateway.reply import TAIL_BYTES, Reply, ReplyClient, ReplyStage
+from appliance.gateway.request_body import Scan, body_refusal, parse_body, parse_body_in_steps
+from appliance.gateway.request_head import RequestHead, build_engine_head
+from appliance.gateway.response import ResponseHead, build_relayed_response, parse_output_tokens
 from appliance.model.gateway import Api, Key, Refusal, Routed
 from appliance.routing.form_body import FormBody
 from appliance.routing.json_body import LONG_BYTES, JsonBody, Pieces
@@ -498,9 +493,7 @@ class Exchange:
             self._end()
             return
         close = self._close or self._relay.closing
-        response = response_head.build_relayed_response(
-            head, payload, headers=self._head.cors, close=close
-        )
+        response = build_relayed_response(head, payload, headers=self._head.cors, close=close)
         self._client.write_whole(response, close=close)
         self._finish(head.status, payload[-TAIL_BYTES:], len(payload))
 

@@ -8,25 +8,121 @@ import asyncio
 import contextlib
 from collections import deque
 from collections.abc import Callable, Container, Iterable, Sequence
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, Protocol
 
-from appliance.gateway.callback_guard import end_faulty
-from appliance.gateway.http.request_head import RequestHead
-from appliance.gateway.http.response_head import build_cors_lines
-from appliance.gateway.relay.capacity import Capacity, CountedConnection
-from appliance.gateway.relay.hold_queue import HoldQueue
-from appliance.gateway.relay.protocols import KeyChecker, LaneHolder, Observer
-from appliance.gateway.relay.scan_queue import ScanQueue
+from appliance.gateway.capacity import Capacity, CountedConnection
+from appliance.gateway.engine_pool import Upstream, UpstreamRequest
+from appliance.gateway.event_loop import ReadBudget, WriteBatch, end_faulty
+from appliance.gateway.hold_queue import HoldQueue
+from appliance.gateway.request_body import ScanQueue
+from appliance.gateway.request_head import RequestHead
+from appliance.gateway.response import build_cors_lines
 from appliance.gateway.routing_table import RoutingTable
-from appliance.gateway.upstream.engine_connection import UpstreamRequest
-from appliance.gateway.upstream.pool import Upstream
-from appliance.gateway.upstream.read_budget import ReadBudget
-from appliance.gateway.write_batch import WriteBatch
 from appliance.model.gateway import Api, Key, Limits, Refusal, Routed, State
 from appliance.routing import refusals
 from appliance.routing.crash_record import CrashRecord
 from appliance.routing.origin_policy import OriginPolicy
 from appliance.system.kernel.peers import Peers
+
+REROUTED: Final = 307
+"""Status of an observation that ends because the request now waits for another profile."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestProgress:
+    """Progress of one request that is not over."""
+
+    age_s: float
+    """Time since it was routed to its profile."""
+    waited_s: float | None
+    """Time until it was sent to the engine; None: it was not."""
+    pieces: int
+    """Pieces of the response body that have come."""
+    size_bytes: int
+    """Bytes of those pieces."""
+
+
+class Observation(Protocol):
+    """Observation of one request. `chunk` is on the hottest path."""
+
+    def sent(self) -> None:
+        """Note that the request went to the engine, which happens once."""
+        ...
+
+    def chunk(self, size: int) -> None:
+        """Note that a chunk of the response body has come."""
+        ...
+
+    def owed(self, *, owed: bool) -> None:
+        """Note whether the engine owes bytes.
+
+        It owes none while the client reads none, nor after a change of protocol.
+        """
+        ...
+
+    def progress(self) -> RequestProgress:
+        """Return the progress of the request, for whoever looks at it."""
+        ...
+
+    def end(self, status: int, tail: bytes, size: int = 0) -> None:
+        """Note the end of the request.
+
+        Args:
+            status: Status that the client was sent; 0: none, the client hung up.
+            tail: Last bytes of the response body, for ``usage`` and ``timings``.
+            size: Bytes of the body that no `chunk` has counted: all of them, if it came at once.
+        """
+        ...
+
+
+class Observer(Protocol):
+    """Observer of all requests."""
+
+    def begin(self, profile: str, key: Key | None) -> Observation:
+        """Observe a request that was routed to a profile and is not sent yet."""
+        ...
+
+    def begin_sent(self, profile: str, key: Key | None) -> Observation:
+        """Observe a request that was routed to a profile and sent to its engine at once."""
+        ...
+
+
+class KeyChecker(Protocol):
+    """Checker of inference keys."""
+
+    def check(self, authorization: bytes | None, api_key: bytes | None) -> Key | None:
+        """Return the key of a request; None: a request without a key.
+
+        Args:
+            authorization: Header ``Authorization``; None: absent.
+            api_key: Header ``x-api-key``; None: absent.
+
+        Raises:
+            PermissionError: There is a key, and it is none of ours.
+        """
+        ...
+
+
+class LaneHolder(Protocol):
+    """Holder of the probe lane. Its methods end before the request goes on."""
+
+    def request_sent(self, token: bytes | None) -> None:
+        """Note that a request of a client goes to an engine next.
+
+        Args:
+            token: Header ``X-Appliance-Lease`` of the request; None: absent.
+        """
+        ...
+
+    def make_way(self) -> None:
+        """Note that a request of a client waits for a profile, or that an operation begins."""
+        ...
+
+    def owns(self, token: bytes | None) -> bool:
+        """Tell whether a request with this header is the holder's own."""
+        ...
+
 
 LAST_REQUEST_S: Final = 1.0
 """Time for which a connection that is to end, unknown to its client, still takes a request: its

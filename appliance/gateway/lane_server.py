@@ -8,9 +8,8 @@ from collections.abc import Coroutine
 from itertools import chain
 from typing import Final
 
-from appliance.gateway.lane.granted_lease import GrantedLease
-from appliance.gateway.lane.reservations import LaneReservations
-from appliance.gateway.relay.relay import Relay
+from appliance.gateway.lane import GrantedLease, LaneReservations
+from appliance.gateway.relay import Relay
 from appliance.gateway.routing_table import RoutingTable
 from appliance.wire.lane import (
     MAX_COMMAND_BYTES,

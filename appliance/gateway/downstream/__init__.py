@@ -1,1 +1,0 @@
-"""Connections of clients: listeners, TLS handshakes, peers."""

@@ -1,1 +1,0 @@
-"""Relay: exchanges between clients and engines, hold queue, shared capacity."""

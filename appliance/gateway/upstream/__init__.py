@@ -1,1 +1,0 @@
-"""Upstream side: connections to engines."""
