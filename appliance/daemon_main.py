@@ -23,7 +23,8 @@ from typing import Final, Never
 from appliance.model.errors import ApplianceError
 from appliance.model.journal_events import JournalEvent, event_fields
 from appliance.model.plain_text import plain
-from appliance.settings.snapshot import SettingsSnapshot, settings_sources, take_snapshot
+from appliance.settings.snapshot import settings_sources, take_snapshot
+from appliance.settings.tables import Settings
 from appliance.settings.wait import SettingsWait
 from appliance.system.systemd.daemon import Readiness, log_to_journal, named_sockets
 from appliance.wire.control import Exit
@@ -31,7 +32,7 @@ from appliance.wire.control import Exit
 _log = logging.getLogger(__name__)
 
 _ENDING: Final = (signal.SIGTERM, signal.SIGINT)
-Daemon = Callable[[SettingsSnapshot], Coroutine[None, None, None]]
+Daemon = Callable[[Settings], Coroutine[None, None, None]]
 
 
 class ToldToEndError(Exception):
@@ -40,7 +41,7 @@ class ToldToEndError(Exception):
 
 def run_daemon(
     daemon: Daemon,
-    read: Callable[[], SettingsSnapshot] = take_snapshot,
+    read: Callable[[], Settings] = take_snapshot,
     wait: Callable[[str], None] | None = None,
 ) -> int:
     """Read the settings and run a daemon until it ends; returns the exit status.
@@ -63,7 +64,7 @@ def run_daemon(
     return status
 
 
-async def _whole(daemon: Daemon, settings: SettingsSnapshot) -> None:
+async def _whole(daemon: Daemon, settings: Settings) -> None:
     """Run a daemon; an end that is cut short is no failure, which people are told of as of a dead daemon.
 
     Nobody cancels a daemon: a cancellation is that of something that it waited for.
@@ -75,8 +76,8 @@ async def _whole(daemon: Daemon, settings: SettingsSnapshot) -> None:
 
 
 def _readable_settings(
-    read: Callable[[], SettingsSnapshot], wait: Callable[[str], None] | None
-) -> SettingsSnapshot:
+    read: Callable[[], Settings], wait: Callable[[str], None] | None
+) -> Settings:
     said, seen = "", settings_sources(os.environ)
     listeners: list[socket.socket] = []
     try:

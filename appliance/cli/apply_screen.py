@@ -12,7 +12,7 @@ from appliance.install.apply import (
     run_apply,
 )
 from appliance.model.errors import ApplianceError, PermissionDeniedError
-from appliance.settings.schema import Settings
+from appliance.settings.tables import Settings
 from appliance.switch.units.apply_plan import Action, Step
 from appliance.switch.units.drift import Drift, DriftKind
 from appliance.system.systemd.unit_store import ApplyBusyError

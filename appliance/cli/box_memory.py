@@ -11,7 +11,7 @@ from appliance.model.errors import StoreError, UnitError
 from appliance.model.paths import BUILDS
 from appliance.model.profile import Catalogue
 from appliance.profiles.proposing.fit_judge import ProposalBox, proposal_box
-from appliance.settings.schema import Settings
+from appliance.settings.tables import Settings
 from appliance.switch.memory_findings import Leaving
 from appliance.system.host import LinuxHost
 

@@ -16,7 +16,8 @@ from appliance.model.errors import ProfileError, UnknownProfileError
 from appliance.model.paths import BUILDS
 from appliance.model.wording import no_such_profile
 from appliance.profiles.compilation import spec_of
-from appliance.settings.schema import Settings, load_settings
+from appliance.settings.loader import load_settings
+from appliance.settings.tables import Settings
 from appliance.switch.units.backend_unit import Layout, UnitSpec, problem
 from appliance.system.build_records import CurrentBuilds
 from appliance.system.files.access import follow

@@ -10,7 +10,7 @@ from appliance.cli.failures import CliError
 from appliance.model.errors import ProfileError
 from appliance.model.spec import Profile
 from appliance.profiles.foreign.profile_draft import HostFacts
-from appliance.settings.schema import Settings
+from appliance.settings.tables import Settings
 from appliance.system.files.durable import is_there, write_files, write_new_files
 from appliance.system.profile_files.loading import SUFFIX, load_profiles
 from appliance.wire.control import Exit

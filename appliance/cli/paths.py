@@ -1,6 +1,6 @@
 """Paths of this box, found without importing pydantic, or pathlib (3 ms).
 
-The order of `appliance.settings.schema`, for the few paths that a quick verb may need: the environment,
+The order of `appliance.settings.loader`, for the few paths that a quick verb may need: the environment,
 then the settings file, then the default.
 """
 

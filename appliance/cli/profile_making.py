@@ -34,7 +34,7 @@ from appliance.profiles.proposing.proposal import (
     propose,
     settings_text,
 )
-from appliance.settings.schema import Settings
+from appliance.settings.tables import Settings
 from appliance.system.model_files.reading import NamedModel, named_model, read_model
 from appliance.system.profile_files.drafts import changed, comment_lines, keys_text, paths_in
 from appliance.system.profile_files.example_library import example_text

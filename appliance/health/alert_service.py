@@ -16,7 +16,6 @@ import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from secrets import token_bytes
 from typing import Final
 
@@ -45,7 +44,7 @@ from appliance.model.errors import StoreError
 from appliance.model.measurements import BoxGpus
 from appliance.model.targets import NTFY, TargetStanding
 from appliance.presentation.health_sections import UNRESPONSIVE, alert_section, with_alerts
-from appliance.settings.snapshot import AlertsSnapshot, SettingsSnapshot
+from appliance.settings.tables import AlertSettings, Settings
 from appliance.system.applied.installed_units import InstalledUnits
 from appliance.system.applied.manifest import ManifestProfiles
 from appliance.system.daemon_clients import AuditClient, CheckClient, NotifyClient
@@ -96,12 +95,12 @@ class AlertService:
 
     def __init__(
         self,
-        settings: SettingsSnapshot,
+        settings: Settings,
         sources: ServiceSources,
         clock: HealthClock,
         feed: Callable[[], None],
     ) -> None:
-        state_dir = Path(settings.health.state_dir)
+        state_dir = settings.health.state_dir
         alerts = settings.alerts
         self._sources = sources
         speed = min(settings.health.trial_speed, MOST_TRIAL_SPEED)
@@ -109,15 +108,15 @@ class AlertService:
         self._trial = TrialClock(clock, speed) if speed > 1 else None
         self._clock = pace = self._trial or clock
         self._is_enabled = alerts.enabled
-        self._names = TargetNamesFile(Path(settings.target_names))
+        self._names = TargetNamesFile(settings.target_names)
         self._failure = state_dir / FAILURE_FILE
         self._words = BoxWords(
             host=socket.gethostname(), clock=message_clock(alerts.time_zone, pace.unix_s)
         )
         self._seen: object = None
         self._watches = tuple(one.name for one in settings.watch)
-        self._checker = CheckClient(Path(settings.check_socket))
-        self.notifier = NotifyClient(Path(settings.notify_socket))
+        self._checker = CheckClient(settings.check_socket)
+        self.notifier = NotifyClient(settings.notify_socket)
         self.store = AlertStore(state_dir / DATABASE)
         self.heartbeat = Heartbeat(
             notifier=self.notifier,
@@ -140,7 +139,7 @@ class AlertService:
         """Set where it may have changed which engines answer."""
         self._status: Document = None
         """Last status document of the supervisor."""
-        self._units = SystemUnitReader(settings.unit_dir, pace.monotonic_s)
+        self._units = SystemUnitReader(str(settings.unit_dir), pace.monotonic_s)
         buttons = MessageButtons(alerts.button_url, self.store, token_bytes).buttons
         renderer = MessageRenderer(self._words, buttons, alerts.button_url, pace)
         self.sender = OutboxSender(self.store, self.notifier, pace, renderer.render)
@@ -240,21 +239,24 @@ class AlertService:
             if document is not None:
                 await self._stops.take(document)
 
-    def _observer(self, settings: SettingsSnapshot) -> BoxObserver:
+    def _observer(self, settings: Settings) -> BoxObserver:
         sources = self._sources
         clock = self._clock
-        directories = (settings.health.state_dir, settings.state_dir, settings.applied_dir)
+        directories = [
+            str(one)
+            for one in (settings.health.state_dir, settings.state_dir, settings.applied_dir)
+        ]
         return BoxObserver(
             clock=clock,
             view=self._view,
-            catalogue=ManifestProfiles(Path(settings.applied_dir)).load,
+            catalogue=ManifestProfiles(settings.applied_dir).load,
             units=self._units.units,
             booted_unix_s=lambda: self._units.booted_unix_s,
             engines=EngineChecks(sources.lane, clock, sources.turn),
             watches=WatchChecks(settings.watch, self._ask_url, clock),
             gpus=self._gpus,
-            listeners=AuditClient(Path(settings.audit_socket)).listeners,
-            drift=InstalledUnits(Path(settings.unit_dir), Path(settings.applied_dir)).drift,
+            listeners=AuditClient(settings.audit_socket).listeners,
+            drift=InstalledUnits(settings.unit_dir, settings.applied_dir).drift,
             directories=directories,
             speeds=sources.agent.reports,
             quality_lost=sources.agent.quality_lost,
@@ -368,7 +370,7 @@ def notable(view: BoxView) -> object:
     return view.connected, view.hold, phase, view.ended, states, tuple(view.watch_marks.items())
 
 
-def policy_of(alerts: AlertsSnapshot) -> AlertPolicy:
+def policy_of(alerts: AlertSettings) -> AlertPolicy:
     """Return the policy of the alert book that the settings ask for."""
     begin, _, end = alerts.quiet_hours.partition("-")
     return AlertPolicy(time_zone=alerts.time_zone, quiet_from=begin or None, quiet_to=end or None)

@@ -26,7 +26,7 @@ from appliance.health.watching.state_watch import StateWatch
 from appliance.model.errors import ApplianceError, StoreError
 from appliance.model.names import HEALTH_SOCKET_UNIT, HEALTH_UNIT, VIEW_SOCKET_UNIT
 from appliance.model.paths import CANARIES_DIR
-from appliance.settings.snapshot import HealthSnapshot, SettingsSnapshot
+from appliance.settings.tables import HealthSettings, Settings
 from appliance.speed.canary_schedule import CanaryCadence
 from appliance.speed.probe_schedule import Cadence
 from appliance.system.applied.manifest import ManifestProfiles
@@ -51,11 +51,11 @@ STATE_DATABASE: Final = "states.sqlite"
 _OFF: Final = "nothing is measured: health.enabled is false"
 
 
-async def run(settings: SettingsSnapshot) -> None:
+async def run(settings: Settings) -> None:
     """Measure and watch until SIGTERM or SIGINT. Raises `ApplianceError`."""
     readiness = Readiness()
     clock = SystemHealthClock()
-    store = MeasurementStore(Path(settings.health.state_dir) / DATABASE)
+    store = MeasurementStore(settings.health.state_dir / DATABASE)
     why_off = "" if settings.health.enabled else _OFF
     try:
         await store.open()
@@ -63,12 +63,12 @@ async def run(settings: SettingsSnapshot) -> None:
         # Of a newer release: it is left alone, and said to whoever asks.
         _log.error("%s", error)
         why_off = f"nothing is measured: {error}"
-    lane = SocketProbeLane(Path(settings.lane_socket))
+    lane = SocketProbeLane(settings.lane_socket)
     desk = LeaseDesk(lane, clock)
-    status_socket = Path(settings.status_socket)
+    status_socket = settings.status_socket
     maker = WatchMaker(settings.health, status_socket, lane, store, clock)
     agent = HealthAgent(
-        catalogue=ManifestProfiles(Path(settings.applied_dir)).load,
+        catalogue=ManifestProfiles(settings.applied_dir).load,
         make_watches=maker.watches,
         store=store,
         is_leased=desk.is_leased,
@@ -87,7 +87,7 @@ async def run(settings: SettingsSnapshot) -> None:
     alerts = AlertService(settings, sources, clock, readiness.feed)
     await alerts.open()
     owners = TokenOwners(status_socket)
-    states = StateStore(Path(settings.health.state_dir) / STATE_DATABASE)
+    states = StateStore(settings.health.state_dir / STATE_DATABASE)
     verbs = HealthVerbs(
         agent,
         store,
@@ -132,7 +132,7 @@ class WatchMaker:
 
     def __init__(
         self,
-        settings: HealthSnapshot,
+        settings: HealthSettings,
         status_socket: Path,
         lane: SocketProbeLane,
         store: MeasurementStore,

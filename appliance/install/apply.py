@@ -22,7 +22,7 @@ from appliance.model.gateway import Configuration
 from appliance.model.names import WEB_SOCKET_UNIT, WEB_UNIT, build_unit_of, unit_of
 from appliance.model.paths import BUILDS
 from appliance.model.profile import Catalogue
-from appliance.settings.schema import Settings
+from appliance.settings.tables import Settings
 from appliance.switch.units.apply_plan import Action, ApplyPlan, Installed, plan_apply
 from appliance.switch.units.backend_unit import Layout, UnitSpec, build_unit, render
 from appliance.switch.units.drift import (

@@ -10,12 +10,14 @@ from pathlib import Path
 from stat import S_IROTH, S_ISREG
 
 from appliance.model.errors import StoreError
+from appliance.model.gateway import Configuration, Limits
 from appliance.model.names import GATEWAY_UNIT
 from appliance.model.operators import Account, lapse_of
 from appliance.model.paths import SETTINGS_FILE
 from appliance.model.profile import Catalogue
 from appliance.model.web_addresses import WebAddresses
-from appliance.settings.schema import Settings
+from appliance.settings.tables import Settings
+from appliance.settings.values import is_address
 from appliance.switch.units.daemon_units import ENGINE_KEY, DaemonSpec
 from appliance.system.credential_files import KEY_FILE, FileTokens, read_keys
 from appliance.system.files.regular import read_small_file
@@ -42,11 +44,7 @@ def compile_gateway(settings: Settings) -> CompiledGateway:
     Beyond loopback it listens only when a key exists, and never in the clear: a certificate that
     cannot be used closes those addresses too.
     """
-    wanted = settings.gateway.compiled(
-        state_dir=settings.state_dir,
-        request_socket=settings.request_socket,
-        log_level=settings.log_level,
-    )
+    wanted = gateway_configuration(settings)
     errors: tuple[str, ...] = ()
     if beyond := wanted.beyond_loopback():
         errors = tuple(_obstacles(settings, beyond[0]))
@@ -61,6 +59,37 @@ def compile_gateway(settings: Settings) -> CompiledGateway:
         ),
         errors=errors,
         warnings=tuple(_warnings(settings, needed=wanted.keys_always)),
+    )
+
+
+def gateway_configuration(settings: Settings) -> Configuration:
+    """Return the configuration that the gateway reads, with all addresses that the settings list."""
+    gateway = settings.gateway
+    addresses = tuple(text for text in gateway.listen if is_address(text))
+    return Configuration(
+        port=gateway.port,
+        addresses=addresses,
+        interfaces=tuple(text for text in gateway.listen if text not in addresses),
+        tls=gateway.tls_certificate is not None,
+        certificate=gateway.tls_certificate or "",
+        keys_always=gateway.require_keys == "always",
+        limits=Limits(
+            body_bytes=gateway.max_body,
+            buffered_bytes=gateway.max_buffered,
+            connections=gateway.max_connections,
+            idle_s=gateway.idle,
+            queue=gateway.max_queue,
+            wait_s=gateway.max_wait,
+        ),
+        drain_s=gateway.drain,
+        stop_s=gateway.stop,
+        min_residency_s=gateway.min_residency,
+        allow_paths=gateway.allow_paths,
+        names=gateway.names,
+        origins=gateway.origins,
+        state_dir=str(settings.state_dir),
+        request_socket=str(settings.request_socket),
+        log_level=settings.log_level,
     )
 
 

@@ -12,7 +12,7 @@ from appliance.model.errors import StoreError
 from appliance.model.paths import BUILDS, CACHE_DIR
 from appliance.model.profile import Catalogue
 from appliance.profiles.compilation import spec_of
-from appliance.settings.schema import Settings
+from appliance.settings.tables import Settings
 from appliance.switch.units.backend_unit import Layout, UnitSpec, problem
 from appliance.system.applied.manifest import read_manifest
 from appliance.system.files.access import follow

@@ -19,10 +19,10 @@ from appliance.engines import ENGINES
 from appliance.model.value_types import TypeName
 from appliance.profiles.linting.lint import PREVENTED, RETIRED, TRAPS
 from appliance.profiles.linting.trap import ANY_ENGINE, Trap
-from appliance.settings.schema import ENVIRONMENT_PREFIX, Settings
+from appliance.settings.loader import ENVIRONMENT_PREFIX, SETTINGS_FILE
 from appliance.switch.units.overrides import ADDED, ALLOWED
 from appliance.system.profile_files.loading import profile_file
-from appliance.system.toml.tables import Rules, table_model, validated
+from appliance.system.toml.tables import table_model
 
 _PAGE: Final = """\
 # Traps
@@ -258,9 +258,9 @@ of one owner, loopback only, never root, readiness and a complete stop; root is 
 
 def settings_page() -> str:
     """Return the text of docs/reference/settings.md."""
-    tables = [_table(Settings, variables=ENVIRONMENT_PREFIX)]
-    for name, model in _inner(Settings):
-        if get_origin(Settings.model_fields[name].annotation) is list:
+    tables = [_table(SETTINGS_FILE, variables=ENVIRONMENT_PREFIX)]
+    for name, model in _inner(SETTINGS_FILE):
+        if get_origin(SETTINGS_FILE.model_fields[name].annotation) is list:
             tables.append(f"\n## [[{name}]]\n\n{_table(model)}")
             continue
         prefix = f"{ENVIRONMENT_PREFIX}{name.upper()}__"
@@ -348,8 +348,6 @@ def _kind(annotation: Any, metadata: Iterable[Any] = ()) -> str:
     """Return the kind of values of a key, in words."""
     if named := [m.name for m in metadata if isinstance(m, TypeName)]:
         return named[-1]
-    if shared := [m.of for m in metadata if isinstance(m, Rules)]:
-        return _kind(validated(shared[-1]))
     arguments = get_args(annotation)
     match get_origin(annotation):
         case origin if origin is Annotated:

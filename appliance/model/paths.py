@@ -1,6 +1,6 @@
 """Default paths of an installation.
 
-The settings can move some of them (`appliance.settings.schema`). The static units, and the programs that
+The settings can move some of them (`appliance.settings.tables`). The static units, and the programs that
 read no settings, know these defaults alone.
 
 Imported before every start of a model: without `typing` and `pathlib`.

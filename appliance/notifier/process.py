@@ -19,7 +19,7 @@ from appliance.model.paths import TARGETS_FILE
 from appliance.model.service_lines import leaving_line
 from appliance.model.targets import Targets
 from appliance.notifier.notify_verbs import NotifyVerbs
-from appliance.settings.snapshot import SettingsSnapshot
+from appliance.settings.tables import Settings
 from appliance.system.files.regular import read_small_file
 from appliance.system.systemd.daemon import Readiness, named_sockets
 from appliance.system.targets_file import parse_targets
@@ -32,7 +32,7 @@ _CREDENTIAL: Final = "targets"
 """Name in LoadCredential= of the unit."""
 
 
-async def run(_settings: SettingsSnapshot, *, idle_s: float = IDLE_S) -> None:
+async def run(_settings: Settings, *, idle_s: float = IDLE_S) -> None:
     """Answer until idle, SIGTERM or SIGINT. Raises `UnitError`."""
     listener = named_sockets().get(NOTIFY_SOCKET_UNIT)
     if listener is None:

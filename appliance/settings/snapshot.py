@@ -1,7 +1,7 @@
-"""Settings as the daemons have them: plain values, which a short child process reads.
+"""Settings of the daemons, which a short child process reads.
 
 Reading the settings takes pydantic, pydantic-settings and tomlkit, about 10 MiB for as long as a
-process lives. `appliance.settings.printer` reads them in a child and prints them; a daemon imports
+process lives. `appliance.settings.loader` reads them in a child and prints them; a daemon imports
 none of it. A daemon reads its settings once, at its start. It keeps what the child printed in its cache
 directory, and starts without a child while nothing that the settings are read from has changed.
 """
@@ -12,7 +12,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
@@ -20,7 +20,7 @@ from appliance import __version__
 from appliance.model.errors import SettingsError, StoreError
 from appliance.model.json_reader import decode_json
 from appliance.model.paths import SETTINGS_FILE
-from appliance.model.words import Mark
+from appliance.settings.tables import ENVIRONMENT_PREFIX, FILE_VARIABLE, Settings
 from appliance.system.files.durable import write_file
 from appliance.system.files.regular import read_small_file, stamp
 from appliance.wire.typed_json import from_json
@@ -30,107 +30,15 @@ CACHED: Final = "settings.json"
 _CACHE_VARIABLE: Final = "CACHE_DIRECTORY"
 """Variable of systemd.exec(5), from CacheDirectory= of the unit."""
 _MOST_CACHED_BYTES: Final = 1 << 20
-_PREFIX: Final = "APPLIANCE_"
-_FILE_VARIABLE: Final = "APPLIANCE_SETTINGS"
-"""Both as `appliance.settings.schema` has them; a test compares them."""
-PRINTER: Final = (sys.executable, "-I", "-m", "appliance.settings.printer")
+PRINTER: Final = (sys.executable, "-I", "-m", "appliance.settings.loader")
 _TIMEOUT_S: Final = 45.0
 """Less than the TimeoutStartSec= of the daemons; a busy box takes 7 s."""
 _MOST_ERROR_CHARACTERS: Final = 16_384
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemorySnapshot:
-    """Settings ``[memory]``."""
-
-    margin: int | None
-    """Bytes to keep free on each claimed GPU; None: the gate's own margin."""
-    sample_every_s: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HealthSnapshot:
-    """Settings ``[health]``; times are seconds."""
-
-    enabled: bool
-    probe_every: float
-    silent_after: float
-    canary_every: float
-    state_dir: str
-    trial_speed: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AlertsSnapshot:
-    """Settings ``[alerts]``; times are seconds."""
-
-    enabled: bool
-    time_zone: str
-    quiet_hours: str
-    box_silent_after: float
-    reboot_takes: float
-    button_url: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WebSnapshot:
-    """Settings ``[web]``; times are seconds."""
-
-    enabled: bool
-    listen: tuple[str, ...]
-    names: tuple[str, ...]
-    idle: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WatchSnapshot:
-    """Entry of ``[[watch]]``; exactly one of `url` and `unit` is given."""
-
-    name: str
-    url: str | None
-    unit: str | None
-    mark: Mark
-    every: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SettingsSnapshot:
-    """Settings that the supervisor, the health agent and the web process use, as `appliance.settings.schema` explains them.
-
-    Paths are text.
-    """
-
-    state_dir: str
-    profiles_dir: str
-    applied_dir: str
-    unit_dir: str
-    runtime_dir: str
-    gate_dir: str
-    look_every_s: float
-    keep_operations: int
-    log_level: str
-    status_port: int
-    memory: MemorySnapshot
-    health: HealthSnapshot
-    alerts: AlertsSnapshot
-    web: WebSnapshot
-    watch: tuple[WatchSnapshot, ...]
-    gateway_socket: str
-    jobs_socket: str
-    token_socket: str
-    status_socket: str
-    lane_socket: str
-    prompt_socket: str
-    view_socket: str
-    notify_socket: str
-    audit_socket: str
-    check_socket: str
-    target_names: str
-
-
 def take_snapshot(
     printer: Sequence[str] = PRINTER, env: Mapping[str, str] | None = None
-) -> SettingsSnapshot:
+) -> Settings:
     """Return the settings of this box, from the daemon's cache or from a child process.
 
     Args:
@@ -161,12 +69,12 @@ def settings_sources(env: Mapping[str, str]) -> Mapping[str, object]:
     return {
         "version": __version__,
         "code": [str(code), list(stamp(code) or ())],
-        "file": list(stamp(Path(env.get(_FILE_VARIABLE) or SETTINGS_FILE)) or ()),
-        "variables": {k: v for k, v in sorted(env.items()) if k.startswith(_PREFIX)},
+        "file": list(stamp(Path(env.get(FILE_VARIABLE) or SETTINGS_FILE)) or ()),
+        "variables": {k: v for k, v in sorted(env.items()) if k.startswith(ENVIRONMENT_PREFIX)},
     }
 
 
-def _cached(cache: Path, sources: Mapping[str, object]) -> SettingsSnapshot | None:
+def _cached(cache: Path, sources: Mapping[str, object]) -> Settings | None:
     """Return the settings that were read from the same sources; None: there are none, or no longer."""
     try:
         kept = decode_json(read_small_file(cache, _MOST_CACHED_BYTES))
@@ -199,12 +107,20 @@ def _printed(printer: Sequence[str]) -> str:
     return done.stdout
 
 
-def snapshot_of(document: str) -> SettingsSnapshot:
-    """Return the snapshot in a printed document. Raises `SettingsError`."""
+def snapshot_of(document: str) -> Settings:
+    """Return the settings in a printed document, which has every one of them. Raises `SettingsError`."""
     try:
-        return from_json(SettingsSnapshot, decode_json(document))
+        table = decode_json(document)
+        found = from_json(Settings, table, dec_hook=_path)
+        if json.loads(json.dumps(asdict(found), default=str)) != table:
+            raise ValueError("other settings than those of this release")  # noqa: TRY301
     except ValueError as error:
         raise SettingsError(f"the settings cannot be read: their reader printed {error}") from error
+    return found
+
+
+def _path(_kind: type, value: object) -> object:
+    return Path(str(value))
 
 
 def _why(error: OSError | subprocess.TimeoutExpired) -> str:

@@ -4,13 +4,12 @@ It is made anew after an apply, when another process of a model runs, and after 
 """
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Final
 
 from appliance.model.observed import Observed
 from appliance.model.paths import BUILDS
 from appliance.model.profile import Catalogue
-from appliance.settings.snapshot import SettingsSnapshot
+from appliance.settings.tables import Settings
 from appliance.status.box_status import InstalledForm
 from appliance.system.applied.installed_units import InstalledUnits
 from appliance.system.applied.pending_changes import STARTED_FILE, ProfileDirectory, StartedUnits
@@ -27,13 +26,13 @@ class FileComparison:
         monotonic_s: Clock.
     """
 
-    def __init__(self, settings: SettingsSnapshot, monotonic_s: Callable[[], float]) -> None:
-        unit_dir, applied_dir = Path(settings.unit_dir), Path(settings.applied_dir)
+    def __init__(self, settings: Settings, monotonic_s: Callable[[], float]) -> None:
+        unit_dir, applied_dir = settings.unit_dir, settings.applied_dir
         self._monotonic_s = monotonic_s
-        self._started = StartedUnits(unit_dir, Path(settings.runtime_dir, STARTED_FILE))
+        self._started = StartedUnits(unit_dir, settings.runtime_dir / STARTED_FILE)
         self._installed = InstalledUnits(unit_dir, applied_dir)
         self._builds_dir = str(applied_dir / BUILDS)
-        self._profiles = ProfileDirectory(Path(settings.profiles_dir), applied_dir)
+        self._profiles = ProfileDirectory(settings.profiles_dir, applied_dir)
         self._kept = InstalledForm()
         self._key: object = None
         self._at_s = 0.0

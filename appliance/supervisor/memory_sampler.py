@@ -15,7 +15,7 @@ from appliance.model.errors import ApplianceError
 from appliance.model.memory import GpuMemory, GpuState, GroupMemory
 from appliance.model.observed import Observed
 from appliance.model.profile import Catalogue
-from appliance.settings.snapshot import SettingsSnapshot
+from appliance.settings.tables import Settings
 from appliance.switch.ledger import Ledger, grown, ledger_of, worth_keeping
 from appliance.switch.memory.peak import ObservedPeak
 from appliance.system.ports import Clock, Host, Peaks, Units
@@ -58,7 +58,7 @@ class MemorySampler:
         host: Host,
         peaks: Peaks,
         clock: Clock,
-        settings: SettingsSnapshot,
+        settings: Settings,
     ) -> None:
         self._units = units
         self._host = host

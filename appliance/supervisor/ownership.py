@@ -37,7 +37,7 @@ from appliance.model.profile import Catalogue
 from appliance.model.wording import joined, no_such_profile, requester_name
 from appliance.model.words import Mark
 from appliance.routing.gateway_state import state_of
-from appliance.settings.snapshot import SettingsSnapshot
+from appliance.settings.tables import Settings
 from appliance.status.journal_fields import end_fields, operation_fields
 from appliance.status.summary import changes, crashes, described, summary
 from appliance.supervisor.access_policy import Requester
@@ -167,7 +167,7 @@ class Supervisor:
         peaks: Peaks,
         tickets: RunTickets,
         clock: Clock,
-        settings: SettingsSnapshot,
+        settings: Settings,
         on_look: Callable[[str], None],
     ) -> None:
         self._profiles = profiles

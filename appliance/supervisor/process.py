@@ -10,7 +10,6 @@ import pwd
 import socket
 from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
-from pathlib import Path
 from typing import Any, Final
 
 from appliance.daemon_main import ToldToEndError, daemon_tasks, run_daemon, until_told
@@ -25,7 +24,7 @@ from appliance.model.names import (
     WEB_USER,
 )
 from appliance.model.paths import BUILDS
-from appliance.settings.snapshot import SettingsSnapshot
+from appliance.settings.tables import Settings
 from appliance.supervisor.access_policy import (
     ReadByToken,
     ReadFromGateway,
@@ -70,15 +69,15 @@ _MANIFEST_EVERY_S: Final = 1.0
 """Pause between two readings of a damaged manifest."""
 
 
-async def run(settings: SettingsSnapshot) -> None:
+async def run(settings: Settings) -> None:
     """Supervise until SIGTERM or SIGINT. Raises `ApplianceError`."""
     readiness = Readiness()
-    applied_dir, state_dir = Path(settings.applied_dir), Path(settings.state_dir)
-    runtime_dir, unit_dir = Path(settings.runtime_dir), Path(settings.unit_dir)
+    applied_dir, state_dir = settings.applied_dir, settings.state_dir
+    runtime_dir, unit_dir = settings.runtime_dir, settings.unit_dir
     profiles = ManifestProfiles(applied_dir)
     await _until_readable(profiles, readiness)
     host = LinuxHost(
-        gate_dir=Path(settings.gate_dir),
+        gate_dir=settings.gate_dir,
         unit_dir=unit_dir,
         builds_dir=applied_dir / BUILDS,
         margin_bytes=settings.memory.margin,
@@ -90,9 +89,9 @@ async def run(settings: SettingsSnapshot) -> None:
         spool=runtime_dir / "operation.json",
     )
     await store.open()
-    gateway = SocketGateway(Path(settings.gateway_socket))
+    gateway = SocketGateway(settings.gateway_socket)
     backend, peaks = HttpBackend(), FilePeaks(state_dir)
-    async with SystemdUnits(Path(settings.jobs_socket), unit_dir) as units:
+    async with SystemdUnits(settings.jobs_socket, unit_dir) as units:
         memory = UnitMemory(units, clock)
         supervisor = Supervisor(
             profiles,

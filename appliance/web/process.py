@@ -5,7 +5,6 @@ import socket
 import sys
 from asyncio import FIRST_COMPLETED, create_task, wait
 from functools import partial
-from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -14,7 +13,7 @@ from appliance.model.errors import UnitError
 from appliance.model.names import WEB_SOCKET_UNIT
 from appliance.model.web_addresses import WebAddresses
 from appliance.routing.origin_policy import SameOriginPolicy
-from appliance.settings.snapshot import SettingsSnapshot
+from appliance.settings.tables import Settings
 from appliance.system.daemon_clients import TokenOwners
 from appliance.system.garbage import freeze_garbage
 from appliance.system.kernel.peers import Peers
@@ -33,7 +32,7 @@ _LIBRARIES: Final = ("uvicorn", "fastapi", "asyncio")
 """Loggers that would tell of every client's mistake."""
 
 
-async def run(settings: SettingsSnapshot, *, idle_s: float | None = None) -> None:
+async def run(settings: Settings, *, idle_s: float | None = None) -> None:
     """Answer until idle, SIGTERM or SIGINT. Raises `ApplianceError`."""
     for name in _LIBRARIES:
         logging.getLogger(name).setLevel(logging.CRITICAL)
@@ -45,7 +44,7 @@ async def run(settings: SettingsSnapshot, *, idle_s: float | None = None) -> Non
         raise UnitError(f"no socket was passed: systemctl start {WEB_SOCKET_UNIT}")
     named = WebAddresses(port=settings.status_port, addresses=settings.web.listen)
     policy = SameOriginPolicy.of([*names_of(settings), *named.addresses])
-    sockets = Path(settings.status_socket), Path(settings.view_socket)
+    sockets = settings.status_socket, settings.view_socket
     addresses = OpenAddresses(
         named,
         [listener.getsockname()[:2] for listener in listeners],
@@ -54,9 +53,9 @@ async def run(settings: SettingsSnapshot, *, idle_s: float | None = None) -> Non
     application = make_application(
         LiveBox(*sockets),
         LiveFocus(*sockets),
-        SocketBoxActions(sockets[0], Path(settings.token_socket), sockets[1]),
+        SocketBoxActions(sockets[0], settings.token_socket, sockets[1]),
         policy,
-        trials=GatewayTrials(Path(settings.prompt_socket)),
+        trials=GatewayTrials(settings.prompt_socket),
         enabled=settings.web.enabled,
     )
     server = WebServer(application, addresses.admits, peers.owner)
@@ -78,7 +77,7 @@ async def run(settings: SettingsSnapshot, *, idle_s: float | None = None) -> Non
         told.result()
 
 
-def names_of(settings: SettingsSnapshot) -> list[str]:
+def names_of(settings: Settings) -> list[str]:
     """Return the host names by which this machine may be asked, besides its addresses."""
     button = urlsplit(settings.alerts.button_url).hostname
     own = socket.gethostname().lower()

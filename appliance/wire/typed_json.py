@@ -4,29 +4,40 @@ A field that is missing has its default, and a name that is no field is ignored,
 one format can read each other's files. The way out is `dataclasses.asdict`.
 """
 
+from collections.abc import Callable
 from math import isfinite
 from typing import Any, TypeVar
 
 import msgspec
 
 T = TypeVar("T")
+Hook = Callable[[type, Any], Any]
 
 
 class JsonValueError(ValueError):
     """Value that is not of its field's type."""
 
 
-def from_json(kind: type[T], value: object) -> T:
-    """Return the `kind` that a decoded JSON value stands for. Raises `JsonValueError`."""
+def from_json(kind: type[T], value: object, *, dec_hook: Hook | None = None) -> T:
+    """Return the `kind` that a decoded JSON value stands for.
+
+    Args:
+        kind: Type of the result.
+        value: Decoded JSON.
+        dec_hook: Maker of values of types that msgspec does not know, as of `msgspec.convert`.
+
+    Raises:
+        JsonValueError: the value is not of that type.
+    """
     if not _is_finite(value):
         raise JsonValueError("a number is not finite")
-    return from_strict_json(kind, value)
+    return from_strict_json(kind, value, dec_hook=dec_hook)
 
 
-def from_strict_json(kind: type[T], value: object) -> T:
+def from_strict_json(kind: type[T], value: object, *, dec_hook: Hook | None = None) -> T:
     """Return what `from_json` does; the value has no NaN and no Infinity (`json_reader.parse_object`)."""
     try:
-        return msgspec.convert(value, kind)
+        return msgspec.convert(value, kind, dec_hook=dec_hook)
     except msgspec.ValidationError as error:
         raise JsonValueError(_fault_of(error)) from None
 

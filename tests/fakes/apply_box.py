@@ -7,7 +7,7 @@ from appliance.cli.apply_screen import apply_profiles
 from appliance.cli.terminal import Streams, Terminal
 from appliance.install.apply import ApplyOptions
 from appliance.model.gateway import Configuration
-from appliance.settings.schema import load_settings
+from appliance.settings.loader import load_settings
 from appliance.system.applied.manifest import recover_configuration
 from appliance.system.credential_files import FileKeys, FileTokens
 from tests.fakes.systemctl import FakeSystemctl

@@ -22,6 +22,7 @@ from appliance.model.operations import (
     Outcome,
     has_run_out,
 )
+from appliance.settings.tables import Settings
 from appliance.supervisor.operation_runner import Transaction
 from appliance.supervisor.ownership import OperationRequest, Supervisor
 from appliance.supervisor.unit_memory import UnitMemory
@@ -39,7 +40,6 @@ from tests.fakes.ports import (
     FakeStore,
 )
 from tests.fakes.profiles import FakeProfiles
-from tests.fakes.settings import make_snapshot
 from tests.fakes.systemd_unit import AT_REST
 from tests.fakes.units import FakeUnits
 
@@ -283,7 +283,7 @@ class KillableBox:
             peaks=self.peaks,
             tickets=self.tickets,
             clock=self.clock,
-            settings=make_snapshot(look_every_s=LOOK_EVERY_S),
+            settings=Settings(look_every_s=LOOK_EVERY_S),
             on_look=lambda _line: None,
         )
         self.task = self.loop.create_task(self._supervisor.run())

@@ -1,12 +1,13 @@
 """A supervisor on fake ports around one fake systemd."""
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Final, TypeVar
 
 from appliance.model.observed import Observed
 from appliance.model.operations import Operation, RunCaller
 from appliance.model.profile import Catalogue
-from appliance.settings.snapshot import SettingsSnapshot
+from appliance.settings.tables import Settings
 from appliance.status.box_status import InstalledForm
 from appliance.status.stalls import Stall
 from appliance.supervisor.boot_choice import BootChoice
@@ -37,16 +38,17 @@ from tests.fakes.ports import (
     FakeRunTickets,
     FakeStore,
 )
-from tests.fakes.settings import make_snapshot
 from tests.fakes.systemd import FakeSystemd
 from tests.fakes.unit_processes import UnitProcesses
 from tests.fakes.units import FakeUnits
 
 S = TypeVar("S", bound=Supervisor)
-_NO_FILES: Final = make_snapshot(
-    unit_dir="/nonexistent", applied_dir="/nonexistent", profiles_dir="/nonexistent"
+_NO_FILES: Final = Settings(
+    unit_dir=Path("/nonexistent"),
+    applied_dir=Path("/nonexistent"),
+    profiles_dir=Path("/nonexistent"),
 )
-_SETTINGS: Final = make_snapshot(look_every_s=1.0)
+_SETTINGS: Final = Settings(look_every_s=1.0)
 
 
 class FakeFileComparison(FileComparison):
@@ -84,7 +86,7 @@ class FakePorts:
         self,
         profiles: Profiles,
         *,
-        settings: SettingsSnapshot = _SETTINGS,
+        settings: Settings = _SETTINGS,
         gateway: Gateway | None = None,
     ) -> Supervisor:
         """A supervisor on these ports; `gateway`: another one than the fake."""
@@ -95,7 +97,7 @@ class FakePorts:
         kind: type[S],
         profiles: Profiles,
         *,
-        settings: SettingsSnapshot = _SETTINGS,
+        settings: Settings = _SETTINGS,
         gateway: Gateway | None = None,
     ) -> S:
         """A supervisor of a class of the test's own."""
@@ -137,9 +139,7 @@ class FakePorts:
             operation, catalogue, caller, lambda _observed: None, lambda state, _observed: state
         )
 
-    def memory_sampler(
-        self, look: LastLook, *, settings: SettingsSnapshot = _SETTINGS
-    ) -> MemorySampler:
+    def memory_sampler(self, look: LastLook, *, settings: Settings = _SETTINGS) -> MemorySampler:
         """A sampler of what `look` says runs."""
         return MemorySampler(
             look,

@@ -28,7 +28,8 @@ from appliance.model.profile import Applied, Estimate, Need
 from appliance.model.trap_names import TrapName
 from appliance.model.words import Mark
 from appliance.profiles.linting.lint import TRAPS
-from appliance.settings.schema import load_settings
+from appliance.settings.loader import load_settings
+from appliance.settings.tables import Settings
 from appliance.status.box_status import InstalledForm
 from appliance.status.document import ProfileFileRow
 from appliance.supervisor.client_requests import ClientRequests
@@ -42,7 +43,6 @@ from appliance.wire.conversation import ResultEvent
 from tests.fakes.bench_outcomes import compared_bench
 from tests.fakes.operator_accounts import token_desk
 from tests.fakes.profiles import FakeProfiles
-from tests.fakes.settings import make_snapshot
 from tests.fakes.supervisor_ports import FakeFileComparison, FakePorts
 from tests.fakes.systemctl import FakeSystemctl
 
@@ -189,7 +189,7 @@ async def supervised(
         keys: Directory for inference keys.
     """
     fakes.units.is_driven = True
-    supervisor = fakes.supervisor_as(AskedSupervisor, profiles, settings=make_snapshot())
+    supervisor = fakes.supervisor_as(AskedSupervisor, profiles, settings=Settings())
     ledger = fakes.memory_sampler(supervisor.last_look)
     stalls = fakes.stall_watch(supervisor.last_look)
     files = FakeFileComparison()

@@ -13,10 +13,10 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from appliance.model.claims import claim_on
 from appliance.model.errors import BusyError
 from appliance.model.operations import FOREVER, Kind
+from appliance.settings.tables import Settings
 from appliance.supervisor.ownership import OperationRequest, Supervisor
 from appliance.switch.goals import in_the_way
 from tests.fakes.profiles import FakeProfiles, applied, catalogue
-from tests.fakes.settings import make_snapshot
 from tests.fakes.supervisor_ports import FakePorts
 
 BOX = catalogue(
@@ -49,7 +49,7 @@ class Box(RuleBasedStateMachine):
 
     def boot_supervisor(self) -> None:
         self.supervisor = self.fakes.supervisor(
-            FakeProfiles(BOX), settings=make_snapshot(look_every_s=10.0)
+            FakeProfiles(BOX), settings=Settings(look_every_s=10.0)
         )
         self.task = self.loop.create_task(self.supervisor.run())
         self.turns(3)

@@ -10,9 +10,8 @@ import pytest
 
 from appliance.daemon_main import ToldToEndError, daemon_tasks, run_daemon, until_told
 from appliance.model.errors import SettingsError, StoreError, UnitError
-from appliance.settings.snapshot import SettingsSnapshot
+from appliance.settings.tables import Settings
 from appliance.system.systemd.daemon import Readiness
-from tests.fakes.settings import make_snapshot
 
 
 @pytest.fixture(autouse=True)
@@ -27,32 +26,32 @@ def quiet_log() -> Iterator[None]:
 
 def test_a_daemon_gets_the_settings_and_ends_well() -> None:
     """The daemon runs with the settings that were read; its end is status 0."""
-    seen: list[SettingsSnapshot] = []
+    seen: list[Settings] = []
 
-    async def daemon(settings: SettingsSnapshot) -> None:
+    async def daemon(settings: Settings) -> None:
         seen.append(settings)
 
-    assert run_daemon(daemon, make_snapshot) == 0
-    assert seen == [make_snapshot()]
+    assert run_daemon(daemon, Settings) == 0
+    assert seen == [Settings()]
 
 
 def test_a_daemon_waits_for_settings_that_it_can_read(capsys: pytest.CaptureFixture[str]) -> None:
     """Each line has the journal's prefix of an error, once; with the file corrected the daemon runs."""
     problems = ["a.toml:1: one\na.toml:2: two", "a.toml:1: one\na.toml:2: two", "a.toml:2: two"]
     waited: list[str] = []
-    ran: list[SettingsSnapshot] = []
+    ran: list[Settings] = []
 
-    def read() -> SettingsSnapshot:
+    def read() -> Settings:
         if len(waited) < len(problems):
             raise SettingsError(problems[len(waited)])
-        return make_snapshot()
+        return Settings()
 
-    async def daemon(settings: SettingsSnapshot) -> None:
+    async def daemon(settings: Settings) -> None:
         ran.append(settings)
 
     assert run_daemon(daemon, read, waited.append) == 0
     assert waited == problems
-    assert ran == [make_snapshot()]
+    assert ran == [Settings()]
     told = "<3>a.toml:1: one\n<3>a.toml:2: two\n<3>a.toml:2: two\n"
     assert capsys.readouterr().err == told
 
@@ -60,18 +59,18 @@ def test_a_daemon_waits_for_settings_that_it_can_read(capsys: pytest.CaptureFixt
 def test_a_daemon_that_cannot_go_on_says_why(caplog: pytest.LogCaptureFixture) -> None:
     """Every error in a group has its line, and the status is 1."""
 
-    async def daemon(_settings: SettingsSnapshot) -> None:
+    async def daemon(_settings: Settings) -> None:
         inner = ExceptionGroup("inner", [StoreError("no disk")])
         raise ExceptionGroup("outer", [UnitError("no bus"), inner])
 
-    assert run_daemon(daemon, make_snapshot) == 1
+    assert run_daemon(daemon, Settings) == 1
     assert [record.message for record in caplog.records] == ["no bus", "no disk"]
 
 
 def test_an_end_that_is_cut_short_is_no_failure(caplog: pytest.LogCaptureFixture) -> None:
     """A wait that is cancelled under a daemon that ends calls nobody: the status is 0, and the log says so."""
 
-    async def daemon(_settings: SettingsSnapshot) -> None:
+    async def daemon(_settings: Settings) -> None:
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(ended())
@@ -85,7 +84,7 @@ def test_an_end_that_is_cut_short_is_no_failure(caplog: pytest.LogCaptureFixture
     async def ended() -> None:
         raise ToldToEndError
 
-    assert run_daemon(daemon, make_snapshot) == 0
+    assert run_daemon(daemon, Settings) == 0
     assert [record.levelname for record in caplog.records] == ["WARNING"]
 
 
@@ -100,7 +99,7 @@ def test_a_timeout_of_the_clean_up_is_a_timeout(
         await asyncio.sleep(0)
         raise ToldToEndError
 
-    async def daemon(_settings: SettingsSnapshot) -> None:
+    async def daemon(_settings: Settings) -> None:
         try:
             async with daemon_tasks() as tasks:
                 tasks.create_task(ended())
@@ -116,7 +115,7 @@ def test_a_timeout_of_the_clean_up_is_a_timeout(
                 steps.append("timeout")
             steps.append("closed")
 
-    assert run_daemon(daemon, make_snapshot) == 0
+    assert run_daemon(daemon, Settings) == 0
     assert steps == ["told", "timeout", "closed"]
     assert caplog.records == []
 

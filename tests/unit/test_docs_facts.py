@@ -3,8 +3,7 @@
 import re
 from pathlib import Path
 
-from appliance.settings.gateway import GatewaySettings
-from appliance.settings.schema import Settings
+from appliance.settings.tables import GatewaySettings, Settings
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text("utf-8")

@@ -18,7 +18,7 @@ from appliance.cli.schemas.schema_compatibility import breaking_changes
 from appliance.model.json_reader import decode_json
 from appliance.model.measurements import Probe
 from appliance.model.record import Record
-from appliance.settings.schema import Settings
+from appliance.settings.loader import SETTINGS_FILE
 from appliance.speed.speeds import BaselineReport
 from appliance.status.document import OperationsSection, ProfileRow, StatusDocument
 from appliance.wire.alert_requests import AlertEvent
@@ -182,7 +182,7 @@ OUTPUTS: Final = (
         printed_by=("profile validate",),
         kind=list[types.CheckedProfile],
     ),
-    OutputSchema(name="settings", printed_by=("config show",), kind=Settings),
+    OutputSchema(name="settings", printed_by=("config show",), kind=SETTINGS_FILE),
     OutputSchema(
         name="config",
         printed_by=("config path", "config validate"),

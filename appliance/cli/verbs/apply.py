@@ -4,7 +4,7 @@ from appliance.cli.apply_screen import apply_profiles
 from appliance.cli.arguments import Arguments
 from appliance.cli.terminal import Streams
 from appliance.install.apply import ApplyOptions
-from appliance.settings.schema import load_settings
+from appliance.settings.loader import load_settings
 
 
 def run(arguments: Arguments, streams: Streams) -> int:

@@ -7,7 +7,7 @@ from pathlib import Path
 from appliance.cli.arguments import Arguments
 from appliance.cli.paths import settings_path
 from appliance.cli.terminal import Streams
-from appliance.settings.schema import as_table, load_settings
+from appliance.settings.loader import as_table, load_settings
 from appliance.wire.control import Exit
 
 

@@ -14,6 +14,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -26,7 +27,8 @@ from appliance.install.profile_specs import layout_of, load_specs, renderable
 from appliance.model.errors import UnknownProfileError
 from appliance.model.names import is_profile_name
 from appliance.model.wording import no_such_profile
-from appliance.settings.schema import Settings, load_settings
+from appliance.settings.loader import load_settings
+from appliance.settings.tables import Settings
 from appliance.system.files.durable import read_regular, write_file
 from appliance.system.profile_files.loading import SUFFIX
 from appliance.system.systemd.systemctl import Systemctl
@@ -126,7 +128,7 @@ def _editor() -> list[str]:
 
 def _error(copy: Path, settings: Settings) -> str:
     """Return the errors of the copy among the other profiles; empty: none."""
-    there = settings.model_copy(update={"profiles_dir": copy.parent})
+    there = replace(settings, profiles_dir=copy.parent)
     loaded = renderable(load_specs(there), layout_of(there, Systemctl().version()))
     return loaded.errors.get(copy.stem, "")
 

@@ -25,7 +25,7 @@ from appliance.profiles.foreign.profile_draft import (
 )
 from appliance.profiles.foreign.server_command import DispositionKind, ImportFaultError, PartKind
 from appliance.profiles.foreign.sources import ImportSource, drafts_of
-from appliance.settings.schema import load_settings
+from appliance.settings.loader import load_settings
 from appliance.system.kernel.tcp_listeners import port_holder
 from appliance.system.profile_files.drafts import DraftFile, checked_file, ledger_line
 from appliance.system.profile_files.loading import SUFFIX

@@ -17,7 +17,7 @@ from appliance.cli.terminal import Streams
 from appliance.model.names import is_profile_name
 from appliance.model.wording import short
 from appliance.profiles.proposing.example_changes import KeyChange
-from appliance.settings.schema import load_settings
+from appliance.settings.loader import load_settings
 from appliance.system.profile_files.drafts import change_of
 from appliance.system.profile_files.example_library import example_names, example_text
 from appliance.system.profile_files.loading import NAME_RULE

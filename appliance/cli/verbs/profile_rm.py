@@ -7,7 +7,7 @@ from appliance.cli.box import places_of, read_status
 from appliance.cli.failures import CliError, need_root
 from appliance.cli.terminal import Streams
 from appliance.cli.verbs.edit import profile_path
-from appliance.settings.schema import load_settings
+from appliance.settings.loader import load_settings
 from appliance.status.profile_verdict import removal_refusal
 from appliance.system.files.durable import remove_files
 from appliance.wire.control import Exit

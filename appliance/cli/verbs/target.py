@@ -29,7 +29,7 @@ from appliance.model.targets import (
     ntfy_address,
 )
 from appliance.model.value_types import WrongValueError
-from appliance.settings.schema import load_settings
+from appliance.settings.loader import load_settings
 from appliance.system.apprise_sender import check_by_apprise
 from appliance.system.systemd.systemctl import Systemctl
 from appliance.wire.alert_requests import TestAlertRequest

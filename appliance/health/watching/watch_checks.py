@@ -16,7 +16,7 @@ from appliance.health.clock import HealthClock
 from appliance.health.watching.periodic_reading import PeriodicReading
 from appliance.model.observed import ActiveState
 from appliance.model.words import Mark
-from appliance.settings.snapshot import WatchSnapshot
+from appliance.settings.tables import WatchSettings
 
 TIMEOUT_S: Final = 4.0
 """Time for an address of another machine, which may wake a disk first."""
@@ -51,7 +51,7 @@ class WatchChecks:
         clock: Of the health agent.
     """
 
-    def __init__(self, entries: Sequence[WatchSnapshot], ask: AskUrl, clock: HealthClock) -> None:
+    def __init__(self, entries: Sequence[WatchSettings], ask: AskUrl, clock: HealthClock) -> None:
         self._entries = entries
         self._urls = {
             entry.name: PeriodicReading(
@@ -109,13 +109,13 @@ class WatchChecks:
         )
 
 
-def _mark(entry: WatchSnapshot, marks: Mapping[str, str]) -> Mark:
+def _mark(entry: WatchSettings, marks: Mapping[str, str]) -> Mark:
     told = marks.get(entry.name, "")
     return Mark(told) if told in set(Mark) else entry.mark
 
 
 def _state(
-    entry: WatchSnapshot,
+    entry: WatchSettings,
     units: Mapping[str, UnitLook] | None,
     urls: Mapping[str, UrlAnswer | None],
 ) -> tuple[bool | None, str]:

@@ -6,7 +6,7 @@ sentence for an error of pydantic, with the place of the key.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
+from dataclasses import MISSING, Field, fields, is_dataclass
 from difflib import SequenceMatcher, get_close_matches
 from enum import StrEnum
 from types import GenericAlias, UnionType
@@ -27,14 +27,12 @@ from pydantic import (
     AfterValidator,
     BaseModel,
     ConfigDict,
-    GetCoreSchemaHandler,
     PlainSerializer,
     PlainValidator,
     ValidationError,
 )
-from pydantic_core import CoreSchema, ErrorDetails, PydanticCustomError
+from pydantic_core import ErrorDetails, PydanticCustomError
 
-from appliance.model import value_types
 from appliance.model.quantities import size_text
 from appliance.model.spec import Where
 from appliance.model.value_types import (
@@ -42,6 +40,7 @@ from appliance.model.value_types import (
     Doc,
     Length,
     Range,
+    TypeName,
     ValueParser,
     WrongValueError,
     shown,
@@ -101,6 +100,8 @@ def validated(hint: Any) -> Any:
     if not any(isinstance(mark, ValueParser) for mark in marks):
         hint, *makers = _in_file(hint)
         rules += makers
+    if TypeName("size") in marks:
+        rules.append(PlainSerializer(size_text, when_used="json"))
     return Annotated[(hint, *rules)] if rules else hint
 
 
@@ -156,25 +157,6 @@ def _in_file(hint: Any) -> tuple[Any, ...]:
 
 def _maker(cls: type) -> Callable[[Table], object]:
     return lambda table: cls(**given(table))
-
-
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """Mark that gives a key of the settings the rules of a type that profiles have too."""
-
-    of: Any
-
-    def __get_pydantic_core_schema__(self, _: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """Return the schema of that type."""
-        return handler.generate_schema(validated(self.of))
-
-
-AbsolutePath = Annotated[str, Rules(value_types.AbsolutePath)]
-Deadline = Annotated[float, Rules(value_types.Deadline)]
-Duration = Annotated[float, Rules(value_types.Duration)]
-Port = Annotated[int, Rules(value_types.Port)]
-Size = Annotated[int, Rules(value_types.Size), PlainSerializer(size_text, when_used="json")]
-User = Annotated[str, Rules(value_types.User)]
 
 
 _TYPES: Final[Mapping[str, str]] = {

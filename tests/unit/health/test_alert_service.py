@@ -18,12 +18,11 @@ from appliance.health.clock import SystemHealthClock
 from appliance.health.heartbeat import HeartbeatFacts
 from appliance.model.measurements import TrafficSums
 from appliance.model.targets import TargetStanding
-from appliance.settings.alerts import AlertSettings
+from appliance.settings.tables import AlertSettings, HealthSettings, Settings
 from appliance.system.target_names import target_names_text
 from tests.fakes.alert_samples import NOW, told, transition
 from tests.fakes.health_monitors import FakeCompactingStore
 from tests.fakes.probe_lane import FakeProbeLane, LaneAnswer
-from tests.fakes.settings import make_snapshot
 from tests.waiting import until
 
 DOWN = told([transition()]).book
@@ -71,11 +70,11 @@ def service(directory: Path, *, lane: FakeProbeLane | None = None, **alerts: Any
         ask_gpus=no_gpus,
         stores=list,
     )
-    settings = make_snapshot(
+    settings = Settings(
         applied_dir=directory,
         control_socket=directory / "control.sock",
         alerts=AlertSettings(**alerts),
-        health={"state_dir": directory},
+        health=HealthSettings(state_dir=directory),
     )
     return AlertService(settings, sources, clock, lambda: None)
 
@@ -109,7 +108,7 @@ async def test_quiet_hours_are_those_of_the_settings(
     tmp_path: Path, span: str, policy: AlertPolicy
 ) -> None:
     """An empty span means that there are none."""
-    settings = make_snapshot(
+    settings = Settings(
         control_socket=tmp_path / "control.sock", alerts=AlertSettings(quiet_hours=span)
     )
     assert policy_of(settings.alerts) == policy

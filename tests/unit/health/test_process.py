@@ -12,22 +12,20 @@ from appliance.health.clock import SystemHealthClock
 from appliance.health.measuring.quality_monitor import STATE_KEY
 from appliance.health.process import DATABASE, WatchMaker, run
 from appliance.model.words import Series
-from appliance.settings.schema import HealthSettings
-from appliance.settings.snapshot import SettingsSnapshot
+from appliance.settings.tables import HealthSettings, Settings
 from appliance.speed.canaries import standard_canaries
 from appliance.speed.canary_verdict import CanaryOutcome, CanaryVerdict
 from appliance.speed.quality_record import QualityRecord, count_verdict, encode_quality
 from appliance.system.lane_client import SocketProbeLane
 from appliance.system.sqlite.measurement_store import MeasurementStore
 from tests.fakes.notify_socket import NotifySocket
-from tests.fakes.settings import make_snapshot
 from tests.programs import PATIENCE_S
 
 NOBODY = "the supervisor does not answer: systemctl status appliance-supervisor"
 
 
-def settings_in(directory: Path, *, enabled: bool = True) -> SettingsSnapshot:
-    return make_snapshot(
+def settings_in(directory: Path, *, enabled: bool = True) -> Settings:
+    return Settings(
         applied_dir=directory / "applied",
         control_socket=directory / "control.sock",
         health=HealthSettings(enabled=enabled, state_dir=directory),
@@ -42,7 +40,7 @@ def environment(manager: NotifySocket, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @asynccontextmanager
-async def running(settings: SettingsSnapshot) -> AsyncIterator[asyncio.Task[None]]:
+async def running(settings: Settings) -> AsyncIterator[asyncio.Task[None]]:
     task = asyncio.create_task(run(settings))
     try:
         yield task
@@ -51,7 +49,7 @@ async def running(settings: SettingsSnapshot) -> AsyncIterator[asyncio.Task[None
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def told(manager: NotifySocket, settings: SettingsSnapshot) -> str:
+async def told(manager: NotifySocket, settings: Settings) -> str:
     """The first status that an agent sends; it is to go on then."""
     async with running(settings) as task, asyncio.timeout(PATIENCE_S):
         message = await asyncio.to_thread(manager.wait_for, "STATUS=")

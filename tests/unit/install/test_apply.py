@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,9 +17,7 @@ from appliance.cli.terminal import Streams, Terminal
 from appliance.install.apply import ApplyOptions, run_apply
 from appliance.install.profile_specs import layout_of, load_specs
 from appliance.model.names import build_unit_of, unit_of
-from appliance.settings.gateway import GatewaySettings
-from appliance.settings.schema import Settings
-from appliance.settings.web import WebSettings
+from appliance.settings.tables import GatewaySettings, Settings, WebSettings
 from appliance.switch.units.apply_plan import Action, Installed, plan_apply
 from appliance.switch.units.daemon_units import RULE_FILE, SERVICE_DROP_IN, WEB_DROP_IN
 from appliance.system.applied.manifest import GATEWAY_FILE, MANIFEST, copy_of, read_manifest
@@ -200,8 +199,8 @@ def test_who_has_to_restart_what_is_told_by_the_file(box: Box) -> None:
         tls_certificate="/etc/tls/chain.pem",
         tls_key="/etc/tls/key.pem",
     )
-    web = WebSettings(listen=["127.0.0.1", "127.0.0.2"])
-    box.settings = box.settings.model_copy(update={"gateway": gateway, "web": web})
+    web = WebSettings(listen=("127.0.0.1", "127.0.0.2"))
+    box.settings = replace(box.settings, gateway=gateway, web=web)
     assert box.apply() == Exit.OK
     lines = box.out.splitlines()
     service = lines.index(f"create {SERVICE_DROP_IN}")

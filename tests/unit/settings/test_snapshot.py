@@ -8,23 +8,9 @@ from pathlib import Path
 import pytest
 
 from appliance.model.errors import SettingsError
-from appliance.settings.printer import printed
-from appliance.settings.schema import (
-    ENVIRONMENT_PREFIX,
-    FILE_VARIABLE,
-    HealthSettings,
-    MemorySettings,
-    Settings,
-)
-from appliance.settings.snapshot import (
-    _FILE_VARIABLE,
-    _PREFIX,
-    CACHED,
-    PRINTER,
-    SettingsSnapshot,
-    take_snapshot,
-)
-from tests.fakes.settings import make_snapshot
+from appliance.settings.loader import printed
+from appliance.settings.snapshot import CACHED, PRINTER, take_snapshot
+from appliance.settings.tables import HealthSettings, MemorySettings, Settings
 
 
 @pytest.fixture
@@ -56,10 +42,10 @@ def test_a_child_reads_the_settings(file: Path, printer: tuple[str, ...]) -> Non
     )
     found = take_snapshot(printer)
     assert found.memory.margin == 1_234_570_000
-    assert found == make_snapshot(
-        control_socket="/run/x/c.sock",
+    assert found == Settings(
+        control_socket=Path("/run/x/c.sock"),
         look_every_s=5.0,
-        memory=MemorySettings.model_validate({"margin": "1.23457GB"}),
+        memory=MemorySettings(margin=1_234_570_000),
         health=HealthSettings(enabled=False, probe_every=1200.0),
     )
 
@@ -102,14 +88,13 @@ def test_the_error_of_a_child_is_bounded() -> None:
 
 
 def test_sockets_are_beside_the_control_socket() -> None:
-    """Daemons are given the sockets that follow from that of the control socket."""
-    snapshot = make_snapshot(control_socket="/run/x/c.sock")
-    assert isinstance(snapshot, SettingsSnapshot)
-    assert snapshot.gateway_socket == "/run/x/gateway.sock"
-    assert snapshot.jobs_socket == "/run/x/jobs.sock"
-    assert snapshot.status_socket == "/run/x/status.sock"
-    assert snapshot.lane_socket == "/run/x/lane.sock"
-    assert snapshot.prompt_socket == "/run/x/prompt.sock"
+    """The other sockets follow from that of the control socket."""
+    snapshot = Settings(control_socket=Path("/run/x/c.sock"))
+    assert snapshot.gateway_socket == Path("/run/x/gateway.sock")
+    assert snapshot.jobs_socket == Path("/run/x/jobs.sock")
+    assert snapshot.status_socket == Path("/run/x/status.sock")
+    assert snapshot.lane_socket == Path("/run/x/lane.sock")
+    assert snapshot.prompt_socket == Path("/run/x/prompt.sock")
 
 
 COUNTING = """
@@ -134,7 +119,7 @@ class Daemon:
         self.printed.write_text(printed(Settings()))
         self.env = {"CACHE_DIRECTORY": str(self.cache), "APPLIANCE_SETTINGS": str(self.file)}
 
-    def start(self) -> SettingsSnapshot:
+    def start(self) -> Settings:
         command = (sys.executable, "-I", "-c", COUNTING, str(self.count), str(self.printed))
         return take_snapshot(command, self.env)
 
@@ -146,13 +131,13 @@ class Daemon:
 def daemon(tmp_path: Path) -> Daemon:
     """A daemon that has started once."""
     daemon = Daemon(tmp_path)
-    assert daemon.start() == make_snapshot()
+    assert daemon.start() == Settings()
     return daemon
 
 
 def test_an_unchanged_box_needs_no_child(daemon: Daemon) -> None:
     """The second start finds the settings of the first."""
-    assert daemon.start() == make_snapshot()
+    assert daemon.start() == Settings()
     assert daemon.children() == 1
     assert (daemon.cache / CACHED).stat().st_mode & 0o777 == 0o600
 
@@ -186,8 +171,8 @@ def test_every_source_of_the_settings_counts(daemon: Daemon, change: str) -> Non
 def test_a_damaged_cache_is_replaced(daemon: Daemon, content: bytes) -> None:
     """A file of any other content is replaced by the settings, read anew."""
     (daemon.cache / CACHED).write_bytes(content)
-    assert daemon.start() == make_snapshot()
-    assert daemon.start() == make_snapshot()
+    assert daemon.start() == Settings()
+    assert daemon.start() == Settings()
     assert daemon.children() == 2
 
 
@@ -196,7 +181,7 @@ def test_a_cache_of_other_settings_is_replaced(daemon: Daemon) -> None:
     kept = json.loads((daemon.cache / CACHED).read_text())
     kept["settings"] = "{}"
     (daemon.cache / CACHED).write_text(json.dumps(kept))
-    assert daemon.start() == make_snapshot()
+    assert daemon.start() == Settings()
     assert daemon.children() == 2
 
 
@@ -222,10 +207,5 @@ def test_a_file_that_changes_meanwhile_is_not_kept(daemon: Daemon) -> None:
 def test_a_directory_that_cannot_be_written_costs_a_child(daemon: Daemon) -> None:
     """Settings that cannot be kept are used all the same."""
     daemon.env["CACHE_DIRECTORY"] = str(daemon.cache / "missing")
-    assert daemon.start() == make_snapshot()
+    assert daemon.start() == Settings()
     assert daemon.children() == 2
-
-
-def test_variables_are_those_of_the_loader() -> None:
-    """The cache counts the same variables as sources as the loader reads."""
-    assert (_PREFIX, _FILE_VARIABLE) == (ENVIRONMENT_PREFIX, FILE_VARIABLE)

@@ -11,10 +11,9 @@ from appliance.model.errors import UnitError
 from appliance.model.memory import DeviceMemory, GpuMemory, GpuState, GroupMemory, Holder
 from appliance.model.names import unit_of
 from appliance.model.profile import Catalogue
-from appliance.settings.schema import MemorySettings
+from appliance.settings.tables import MemorySettings, Settings
 from appliance.switch.memory.peak import ObservedPeak
 from tests.fakes.profiles import applied, catalogue
-from tests.fakes.settings import make_snapshot
 from tests.fakes.supervisor_ports import FakePorts
 from tests.waiting import settle, until
 
@@ -58,7 +57,7 @@ class Box:
         self.peaks = self.fakes.peaks
         self.sampler = self.fakes.memory_sampler(
             lambda: (self.profiles, self.fakes.systemd.observed(self.profiles)),
-            settings=make_snapshot(memory=MemorySettings(sample_every_s=EVERY_S)),
+            settings=Settings(memory=MemorySettings(sample_every_s=EVERY_S)),
         )
 
     async def turns(self, count: int = 1) -> None:

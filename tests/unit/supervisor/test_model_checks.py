@@ -7,10 +7,10 @@ import pytest
 
 from appliance.model.engine_build import EngineBuild
 from appliance.model.operations import Kind
+from appliance.settings.tables import Settings
 from appliance.supervisor.ownership import OperationRequest
 from appliance.switch.findings import Presence, ProfileFacts
 from tests.fakes.profiles import FakeProfiles, applied, catalogue
-from tests.fakes.settings import make_snapshot
 from tests.fakes.supervisor_ports import FakePorts
 
 BOX = catalogue(
@@ -36,7 +36,7 @@ def fakes() -> FakePorts:
 
 async def rehearsed(fakes: FakePorts, name: str = "l") -> str:
     """Return the findings on a switch."""
-    supervisor = fakes.supervisor(FakeProfiles(BOX), settings=make_snapshot(look_every_s=10.0))
+    supervisor = fakes.supervisor(FakeProfiles(BOX), settings=Settings(look_every_s=10.0))
     task = asyncio.create_task(supervisor.run())
     await asyncio.sleep(0)
     try:

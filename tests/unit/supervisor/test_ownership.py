@@ -14,7 +14,7 @@ from appliance.model.memory_parts import MemoryParts
 from appliance.model.operations import FOREVER, Kind, Operation, Outcome, Phase, PhaseState
 from appliance.model.profile import Applied, Estimate
 from appliance.model.words import Mark
-from appliance.settings.snapshot import SettingsSnapshot
+from appliance.settings.tables import Settings, WatchSettings
 from appliance.supervisor.access_policy import Requester
 from appliance.supervisor.ownership import OperationRequest, Supervisor
 from appliance.switch.findings import Presence, ProfileFacts
@@ -23,7 +23,6 @@ from appliance.switch.preflight import refusal
 from appliance.wire.control_events import PhaseEvent
 from tests.fakes.ports import FakeBackend
 from tests.fakes.profiles import FakeProfiles, applied, catalogue
-from tests.fakes.settings import make_snapshot
 from tests.fakes.supervisor_ports import FakePorts
 from tests.fakes.systemd import RUN
 from tests.waiting import settle, until
@@ -38,11 +37,11 @@ async def supervising(
     fakes: FakePorts,
     profiles: FakeProfiles | None = None,
     *,
-    settings: SettingsSnapshot | None = None,
+    settings: Settings | None = None,
 ) -> AsyncIterator[Supervisor]:
     """A running supervisor; ends with the block."""
     supervisor = fakes.supervisor(
-        profiles or FakeProfiles(BOX), settings=settings or make_snapshot(look_every_s=10.0)
+        profiles or FakeProfiles(BOX), settings=settings or Settings(look_every_s=10.0)
     )
     task = asyncio.create_task(supervisor.run())
     await asyncio.sleep(0)
@@ -455,7 +454,7 @@ class Poisoned(FakeBackend):
 
 async def ends_itself(fakes: FakePorts) -> bool:
     """Run one process of the supervisor; whether it ended by an error of its own."""
-    task = asyncio.create_task(fakes.supervisor(FakeProfiles(BOX), settings=make_snapshot()).run())
+    task = asyncio.create_task(fakes.supervisor(FakeProfiles(BOX), settings=Settings()).run())
     await settle(500)
     if task.done():
         assert isinstance(task.exception(), BaseExceptionGroup)
@@ -580,8 +579,8 @@ async def test_live_profiles_are_known_by_their_mark() -> None:
 async def test_a_watch_has_a_mark() -> None:
     """An entry of the settings is marked as a profile is; each mark is a change of the status."""
     fakes = FakePorts(BOX, "aeon")
-    nas = {"name": "nas", "unit": "nas.service", "mark": "standby"}
-    settings = make_snapshot(look_every_s=10.0, watch=[nas])
+    nas = WatchSettings(name="nas", unit="nas.service", mark=Mark.STANDBY)
+    settings = Settings(look_every_s=10.0, watch=(nas,))
     async with supervising(fakes, settings=settings) as supervisor:
         await settle(500)
         assert (await supervisor.state()).watches == {"nas": Mark.STANDBY}

@@ -5,8 +5,8 @@ import pytest
 from appliance.model.gateway import EngineLoad
 from appliance.model.operations import Finished, Goal, Kind, Operation, Outcome
 from appliance.model.words import Mark
+from appliance.settings.tables import Settings, WatchSettings
 from tests.fakes.profiles import FakeProfiles, applied, catalogue
-from tests.fakes.settings import make_snapshot
 from tests.fakes.supervisor_ports import FakePorts
 from tests.waiting import settle
 
@@ -38,8 +38,8 @@ async def test_the_gateways_figures_stand_beside_the_engines() -> None:
 async def test_watches_have_the_mark_that_was_set_last() -> None:
     """The settings give the first mark only."""
     fakes = FakePorts(BOX, "aeon")
-    watches = [{"name": name, "unit": f"{name}.service"} for name in ("nas", "backup")]
-    supervisor = fakes.supervisor(FakeProfiles(BOX), settings=make_snapshot(watch=watches))
+    watches = tuple(WatchSettings(name=name, unit=f"{name}.service") for name in ("nas", "backup"))
+    supervisor = fakes.supervisor(FakeProfiles(BOX), settings=Settings(watch=watches))
     status = fakes.status(supervisor, fakes.memory_sampler(supervisor.last_look))
     await supervisor.mark("nas", Mark.RETIRED, by="test")
     assert (await status.document())["watches"] == [

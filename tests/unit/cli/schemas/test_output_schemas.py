@@ -13,7 +13,7 @@ import pytest
 from appliance.cli.argument_parser import build_parser
 from appliance.cli.grammar import VERBS
 from appliance.cli.schemas.output_reference import OUTPUTS, checked_text, page
-from appliance.settings.schema import as_table, load_settings
+from appliance.settings.loader import as_table, load_settings
 from tests.fakes.schema_validator import closed, violations
 
 ROOT = Path(__file__).parents[4]

@@ -25,7 +25,7 @@ from appliance.model.names import GATEWAY_UNIT, SUPERVISOR_UNIT, unit_of
 from appliance.model.observed import ActiveState
 from appliance.model.profile import Catalogue
 from appliance.model.words import Mark
-from appliance.settings.snapshot import WatchSnapshot
+from appliance.settings.tables import WatchSettings
 from appliance.system.systemd.unit_reader import UnitReading
 from appliance.wire.helpers import Listener
 from tests.fakes.health_clock import VirtualHealthClock
@@ -36,7 +36,7 @@ from tests.fakes.virtual_time import advance
 pytestmark = pytest.mark.virtual_time
 
 BOOTED_UNIX_S = 1_760_000_000.0
-OLD = WatchSnapshot(name="old", url=None, unit="vllm.service", mark=Mark.LIVE, every=30.0)
+OLD = WatchSettings(name="old", url=None, unit="vllm.service", mark=Mark.LIVE, every=30.0)
 LISTENER = Listener(address="0.0.0.0", port=80, pid=7, process="x")  # noqa: S104
 
 

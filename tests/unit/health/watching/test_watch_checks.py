@@ -8,14 +8,14 @@ from appliance.alerts.snapshot import UnitLook, WatchLook
 from appliance.health.watching.watch_checks import UrlAnswer, WatchChecks, ask_no_url
 from appliance.model.observed import ActiveState
 from appliance.model.words import Mark
-from appliance.settings.snapshot import WatchSnapshot
+from appliance.settings.tables import WatchSettings
 from tests.fakes.health_clock import VirtualHealthClock
 from tests.fakes.virtual_time import advance
 
 pytestmark = pytest.mark.virtual_time
 
-NAS = WatchSnapshot(name="nas", url="http://nas/", unit=None, mark=Mark.LIVE, every=30.0)
-OLD = WatchSnapshot(name="old", url=None, unit="vllm.service", mark=Mark.STANDBY, every=30.0)
+NAS = WatchSettings(name="nas", url="http://nas/", unit=None, mark=Mark.LIVE, every=30.0)
+OLD = WatchSettings(name="old", url=None, unit="vllm.service", mark=Mark.STANDBY, every=30.0)
 
 
 class Nas:
