@@ -41,10 +41,10 @@ NIGHTLY_TESTS := tests/growth tests/smuggling tests/fuzz
 ## coverage: the tests of the core; fails where a branch of it is left to chance or to a real systemd
 coverage: $(VENV)/.complete
 	$(BIN)/coverage erase
-	$(RERUN) $(BIN)/coverage run --append -m pytest -- $(CORE_TESTS)
+	$(BIN)/coverage run --append -m pytest $(CORE_TESTS)
 	$(BIN)/coverage report
 
-# A file with failures is run once more, alone: see docs/decisions/045-tests-run-again.md.
+# A file of boxes with failures is run once more, alone: see docs/decisions/045-tests-run-again.md.
 RERUN := $(BIN)/python -m tests.rerun
 
 ## test: format, lint, types, import contracts and every test, with those on a real systemd
@@ -53,10 +53,10 @@ test: $(VENV)/.complete
 
 # Those without a box in two processes: each worker of xdist would collect all tests.
 core: $(VENV)/.complete
-	$(RERUN) $(BIN)/python -m pytest -- $(CORE_TESTS)
+	$(BIN)/python -m pytest $(CORE_TESTS)
 
 others: $(VENV)/.complete
-	$(RERUN) $(BIN)/python -m pytest -m "not engines" -- tests $(CORE_TESTS:%=--ignore=%) $(NIGHTLY_TESTS:%=--ignore=%) \
+	$(BIN)/python -m pytest -m "not engines" tests $(CORE_TESTS:%=--ignore=%) $(NIGHTLY_TESTS:%=--ignore=%) \
 	  --ignore=tests/system --durations=25
 
 KEPT_DEMO := tests/system/test_kept_demo.py
