@@ -19,7 +19,8 @@ from appliance.engines import ENGINES
 from appliance.model.value_types import TypeName
 from appliance.profiles.linting.lint import PREVENTED, RETIRED, TRAPS
 from appliance.profiles.linting.trap import ANY_ENGINE, Trap
-from appliance.settings.loader import ENVIRONMENT_PREFIX, SETTINGS_FILE
+from appliance.settings.loader import SETTINGS_FILE
+from appliance.settings.tables import ENVIRONMENT_PREFIX
 from appliance.switch.units.overrides import ADDED, ALLOWED
 from appliance.system.profile_files.loading import profile_file
 from appliance.system.toml.tables import table_model
