@@ -5,11 +5,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Final
 
-from appliance.engines.shared import llama_cpp_server
+from appliance.engines.shared import llama_cpp_report
 from appliance.engines.shared import refused_arguments as why
-from appliance.engines.shared.engine import Engine, Invocation, InvocationContext, options_of
-from appliance.engines.shared.probing import Probing, exact_length
-from appliance.engines.shared.rendering import LOOPBACK, environment
+from appliance.engines.shared.engine import Engine, Probing, exact_length, options_of
+from appliance.engines.shared.invocation import LOOPBACK, Invocation, InvocationContext, environment
 from appliance.model.spec import EngineOptions, Problem, Profile, SamplingTable
 from appliance.model.value_types import Command, Doc, TypeName, matching
 
@@ -140,5 +139,5 @@ ENGINE: Final = Engine(
     needs_binary=False,
     arguments_name_files=False,
     needs_model=False,
-    probing=Probing(parameters=_exact_length, timings=llama_cpp_server.timings_in),
+    probing=Probing(parameters=_exact_length, timings=llama_cpp_report.timings_in),
 )

@@ -9,44 +9,42 @@ of that commit has them. Where it differs from llama.cpp's server:
   keeps it off the network: it downloads where a repository is named, so a model is a file.
 - Templates are read as Jinja only with ``--jinja``; tool calls and ``--reasoning`` need that.
 - Every origin is allowed (CORS), and no option changes it: nothing but the gateway reaches the port.
-- Its help leaves options out that it reads (``--transparent-huge-pages``), so it is not asked which it has.
+- Its help leaves options out that it reads (``--transparent-huge-pages``), so the build is not asked for its options.
 """
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Final, Literal, get_args
 
-from appliance.engines.shared import llama_cpp_report, llama_cpp_server
+from appliance.engines.shared import llama_cpp_report
 from appliance.engines.shared import refused_arguments as why
-from appliance.engines.shared.declared_facts import (
-    draft_facts,
-    exactly,
-    model_fact,
-    stated,
-    thinking_facts,
-)
 from appliance.engines.shared.drafting import (
     DraftMethod,
     by_name,
     draft_problems,
     used_methods,
 )
-from appliance.engines.shared.engine import (
-    Engine,
+from appliance.engines.shared.engine import Engine, MemoryUse, Task, options_of
+from appliance.engines.shared.invocation import (
+    LOOPBACK,
     Invocation,
     InvocationContext,
-    MemoryUse,
-    Task,
-    options_of,
+    environment,
+    hf_repository,
+    words,
 )
-from appliance.engines.shared.llama_cpp_loading import gpu_split, shared_loading
-from appliance.engines.shared.llama_cpp_options import LlamaCppOptions
-from appliance.engines.shared.llama_cpp_problems import (
+from appliance.engines.shared.llama_cpp import (
+    SAMPLING_FLAGS,
+    LlamaCppOptions,
+    OnOffAuto,
     Rule,
     cache_type_problems,
+    gpu_split,
+    layers_fact,
     option_problems,
+    reads_tools,
+    shared_loading,
 )
-from appliance.engines.shared.llama_cpp_values import OnOffAuto
 from appliance.engines.shared.option_table import (
     FlagForm,
     ValueKind,
@@ -54,7 +52,12 @@ from appliance.engines.shared.option_table import (
     option_table,
     word,
 )
-from appliance.engines.shared.rendering import LOOPBACK, environment, hf_repository, words
+from appliance.engines.shared.self_report import (
+    draft_facts,
+    exactly,
+    model_fact,
+    thinking_facts,
+)
 from appliance.model.running_facts import DeclaredFact, Topic
 from appliance.model.spec import Problem, Profile, Speculative
 from appliance.model.value_types import (
@@ -370,13 +373,7 @@ COMMON: Final = (
     ("thinking", flag("--reasoning", "-rea", form=FlagForm.DERIVED, since=_AUGUST)),
     ("thinking.budget", flag("--reasoning-budget", form=FlagForm.DERIVED, kind=ValueKind.WHOLE)),
     ("sampling.temperature", flag("--temp", kind=ValueKind.NUMBER)),
-    ("sampling.top_p", flag("--top-p", kind=ValueKind.NUMBER)),
-    ("sampling.top_k", flag("--top-k", kind=ValueKind.WHOLE)),
-    ("sampling.min_p", flag("--min-p", kind=ValueKind.NUMBER)),
-    ("sampling.presence_penalty", flag("--presence-penalty", kind=ValueKind.NUMBER)),
-    ("sampling.frequency_penalty", flag("--frequency-penalty", kind=ValueKind.NUMBER)),
-    ("sampling.repetition_penalty", flag("--repeat-penalty", kind=ValueKind.NUMBER)),
-    ("sampling.max_tokens", flag("--predict", "-n", "--n-predict", kind=ValueKind.WHOLE)),
+    *SAMPLING_FLAGS,
     ("speculative.method", flag("--spec-type", form=FlagForm.DERIVED)),
     ("speculative.model", flag("--model-draft", "-md", form=FlagForm.DERIVED)),
     (
@@ -489,11 +486,10 @@ def _ngram_sizes(speculative: Speculative, name: str) -> Iterator[tuple[str, obj
         yield from ((key, value) for key in keys)
 
 
-_FITTING: Final = "the appliance sizes nothing by itself: set ctx and gpu_layers"
 _DRAFTS: Final = "speculative"
 RULES: Final = why.ArgumentRules(
     families=why.by_option(
-        {why.TLS: "--ssl-", why.PRIVATE: "--log- --prompt-cache --sql", _FITTING: "--fit"}
+        {why.TLS: "--ssl-", why.PRIVATE: "--log- --prompt-cache --sql", why.FITTING: "--fit"}
     ),
     refused=why.by_option(
         {
@@ -505,8 +501,8 @@ RULES: Final = why.ArgumentRules(
             why.PORT: "--port",
             why.PRIVATE: "--logdir -ld --lookup-cache-dynamic -lcd --slot-save-path",
             why.TOOLS: "--ui-mcp-proxy --webui-mcp-proxy",
-            _FITTING: "--gpu-fit-margin -gfm",
-            "at this level prompts are logged": "--verbose -v --verbose-prompt --verbosity",
+            why.FITTING: "--gpu-fit-margin -gfm",
+            why.VERBOSE: "--verbose -v --verbose-prompt --verbosity",
             "it loads no weights": "--dry-run -dr",
             "it serves files of this machine": "--path",
             "templates are always read as Jinja": "--jinja",
@@ -540,28 +536,14 @@ RULES: Final = why.ArgumentRules(
 def _declared(profile: Profile) -> Iterator[DeclaredFact]:
     yield from llama_cpp_report.context_fact(profile.ctx)
     yield exactly(Topic.SLOTS, "parallel", profile.parallel or 1)
-    yield _layers_fact(profile, options_of(IkLlamaServerOptions, profile).gpu_layers)
+    yield layers_fact(profile, options_of(IkLlamaServerOptions, profile))
     yield from draft_facts(profile)
     yield model_fact(profile)
     yield from thinking_facts(profile, may_lack=True)
 
 
-def _layers_fact(profile: Profile, layers: Literal["all"] | int | None) -> DeclaredFact:
-    if profile.gpus == ():
-        return exactly(Topic.GPU_LAYERS, "gpus", 0)
-    key = "gpus" if layers is None else "[ik-llama-server] gpu_layers"
-    if layers is None or layers == "all":
-        return stated(Topic.GPU_LAYERS, key, "all")
-    return exactly(Topic.GPU_LAYERS, key, layers)
-
-
-def _reads_tools(_profile: Profile) -> bool:
-    """Tell that tool calls are read by the template of any model, or generically without one."""
-    return True
-
-
 def _sees(profile: Profile) -> bool:
-    """Tell whether a projector is loaded."""
+    """Return whether a projector is loaded."""
     return options_of(IkLlamaServerOptions, profile).mmproj is not None
 
 
@@ -583,13 +565,11 @@ def _common_problems(profile: Profile) -> Iterator[Problem]:
     if hf_repository(profile.model) is not None:
         text = "ik_llama.cpp would download a repository at each start: name the file of the model"
         yield Problem(where=("model",), text=text)
-    yield from cache_type_problems(profile.kv, ("kv",), KV_TYPES, "ik_llama.cpp")
-    if profile.speculative is not None:
-        where = ("speculative", "kv")
-        yield from cache_type_problems(profile.speculative.kv, where, KV_TYPES, "ik_llama.cpp")
-        if hf_repository(profile.speculative.model or "") is not None:
-            text = "ik_llama.cpp reads draft models from files: name the file"
-            yield Problem(where=("speculative", "model"), text=text)
+    yield from cache_type_problems(profile, KV_TYPES, "ik_llama.cpp")
+    draft = None if profile.speculative is None else profile.speculative.model
+    if hf_repository(draft or "") is not None:
+        text = "ik_llama.cpp reads draft models from files: name the file"
+        yield Problem(where=("speculative", "model"), text=text)
 
 
 def _chain_problems(speculative: Speculative | None) -> Iterator[Problem]:
@@ -651,12 +631,12 @@ ENGINE: Final = Engine(
     memory=_memory,
     task=_task,
     refused_variables={"LLAMA_HOTSWAP_ENABLED": "it reads changed weights while the model serves"},
-    tools=_reads_tools,
+    tools=reads_tools,
     vision=_sees,
     declared=_declared,
     self_report=llama_cpp_report.REPORT,
-    metrics=llama_cpp_server.METRICS,
-    probing=llama_cpp_server.PROBING,
+    metrics=llama_cpp_report.METRICS,
+    probing=llama_cpp_report.PROBING,
     # Routes of examples/server/server.cpp. Vectors change the answers of all clients.
     admin_paths=frozenset({"slots", "metrics", "lora-adapters", "control-vectors", "cors-proxy"}),
 )

@@ -9,15 +9,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Final, Literal
 
-from appliance.engines.shared import llama_cpp_report, llama_cpp_server
+from appliance.engines.shared import llama_cpp_report
 from appliance.engines.shared import refused_arguments as why
-from appliance.engines.shared.declared_facts import (
-    draft_facts,
-    exactly,
-    model_fact,
-    stated,
-    thinking_facts,
-)
 from appliance.engines.shared.drafting import (
     DraftMethod,
     by_name,
@@ -26,35 +19,49 @@ from appliance.engines.shared.drafting import (
 )
 from appliance.engines.shared.engine import (
     Engine,
-    Invocation,
-    InvocationContext,
     KvCachePage,
     LogPrefixes,
     MemoryUse,
     Task,
+    VersionPage,
     options_of,
 )
-from appliance.engines.shared.llama_cpp_loading import gpu_split, shared_loading
-from appliance.engines.shared.llama_cpp_options import LlamaCppOptions
-from appliance.engines.shared.llama_cpp_problems import (
+from appliance.engines.shared.invocation import (
+    LOOPBACK,
+    Invocation,
+    InvocationContext,
+    environment,
+    hf_repository,
+    hf_variables,
+    words,
+)
+from appliance.engines.shared.llama_cpp import (
+    SAMPLING_FLAGS,
+    Cpus,
+    LayerCount,
+    LlamaCppOptions,
     Rule,
     cache_type_problems,
+    cpu_mask,
+    cpus_in_mask,
+    gpu_split,
+    layers_fact,
     option_problems,
+    reads_tools,
+    shared_loading,
 )
-from appliance.engines.shared.llama_cpp_values import Cpus, LayerCount, cpu_mask, cpus_in_mask
 from appliance.engines.shared.option_table import (
     FlagForm,
     ValueKind,
     flag,
     option_table,
 )
-from appliance.engines.shared.probing import VersionPage
-from appliance.engines.shared.rendering import (
-    LOOPBACK,
-    environment,
-    hf_repository,
-    hf_variables,
-    words,
+from appliance.engines.shared.self_report import (
+    draft_facts,
+    exactly,
+    model_fact,
+    stated,
+    thinking_facts,
 )
 from appliance.model.engine_build import HELP_QUESTION, either
 from appliance.model.running_facts import DeclaredFact, Topic
@@ -223,13 +230,7 @@ COMMON: Final = (
     ("thinking", flag("--reasoning", "-rea", form=FlagForm.DERIVED)),
     ("thinking.budget", flag("--reasoning-budget", form=FlagForm.DERIVED, kind=ValueKind.WHOLE)),
     ("sampling.temperature", flag("--temp", "--temperature", kind=ValueKind.NUMBER)),
-    ("sampling.top_p", flag("--top-p", kind=ValueKind.NUMBER)),
-    ("sampling.top_k", flag("--top-k", kind=ValueKind.WHOLE)),
-    ("sampling.min_p", flag("--min-p", kind=ValueKind.NUMBER)),
-    ("sampling.presence_penalty", flag("--presence-penalty", kind=ValueKind.NUMBER)),
-    ("sampling.frequency_penalty", flag("--frequency-penalty", kind=ValueKind.NUMBER)),
-    ("sampling.repetition_penalty", flag("--repeat-penalty", kind=ValueKind.NUMBER)),
-    ("sampling.max_tokens", flag("--predict", "-n", "--n-predict", kind=ValueKind.WHOLE)),
+    *SAMPLING_FLAGS,
     ("speculative.method", flag("--spec-type", form=FlagForm.DERIVED)),
     (
         "speculative.tokens",
@@ -444,10 +445,8 @@ def _own_origin(profile: Profile) -> str:
     return f"http://{LOOPBACK}:{profile.endpoint.port or 0}"
 
 
-_FITTING: Final = "the appliance sizes nothing by itself: set ctx and gpu_layers"
 _OTHER_MODELS: Final = "a profile serves one model: write another profile for another model"
 _PRESETS: Final = "it sets a model and options that the profile does not show: write them here"
-_VERBOSE: Final = "at this level prompts are logged"
 
 # The options of build b11549.
 RULES: Final = why.ArgumentRules(
@@ -474,9 +473,9 @@ RULES: Final = why.ArgumentRules(
                 "--log-file --log-prompts-dir --lookup-cache-dynamic -lcd --slot-save-path"
             ),
             why.TOOLS: "--agent -ag --ui-mcp-proxy --webui-mcp-proxy",
-            _FITTING: "--fit -fit --fit-ctx -fitc --fit-target -fitt",
+            why.FITTING: "--fit -fit --fit-ctx -fitc --fit-target -fitt",
             _PRESETS: "--embd-gemma-default",
-            _VERBOSE: (
+            why.VERBOSE: (
                 "--log-verbose --log-verbosity -lv -v --verbose --verbose-prompt --verbosity"
             ),
             "it serves files of this machine": "--path",
@@ -498,7 +497,7 @@ def _declared(profile: Profile) -> Iterator[DeclaredFact]:
         keys, values = profile.kv.k, profile.kv.v
         text = keys if keys == values else f"{keys}, {values}"
         yield stated(Topic.KV, "kv", text, f"{keys}/{values}")
-    yield _layers_fact(profile, options)
+    yield layers_fact(profile, options)
     yield from draft_facts(profile)
     yield model_fact(profile)
     yield from thinking_facts(profile, may_lack=True)
@@ -506,23 +505,8 @@ def _declared(profile: Profile) -> Iterator[DeclaredFact]:
         yield stated(Topic.FLASH_ATTENTION, "[llama-server] flash_attn", str(options.flash_attn))
 
 
-def _layers_fact(profile: Profile, options: LlamaServerOptions) -> DeclaredFact:
-    layers = options.gpu_layers
-    if profile.gpus == ():
-        return exactly(Topic.GPU_LAYERS, "gpus", 0)
-    if layers is None or layers == "all":
-        key = "gpus" if layers is None else "[llama-server] gpu_layers"
-        return stated(Topic.GPU_LAYERS, key, "all")
-    return exactly(Topic.GPU_LAYERS, "[llama-server] gpu_layers", layers)
-
-
-def _reads_tools(_profile: Profile) -> bool:
-    """Tell that tool calls are read by the template of any model, or generically without one."""
-    return True
-
-
 def _sees(profile: Profile) -> bool | None:
-    """Tell whether a projector is loaded; None: the repository may bring one."""
+    """Return whether a projector is loaded; None: the repository may bring one."""
     if options_of(LlamaServerOptions, profile).mmproj is not None:
         return True
     return None if hf_repository(profile.model) is not None else False
@@ -539,10 +523,7 @@ def _common_problems(profile: Profile) -> Iterator[Problem]:
     if profile.tool_parser is not None:
         text = "llama-server reads tool calls by the model's own template: remove tool_parser"
         yield Problem(where=("tool_parser",), text=text)
-    yield from cache_type_problems(profile.kv, ("kv",), KV_TYPES, "llama-server")
-    if profile.speculative is not None:
-        where = ("speculative", "kv")
-        yield from cache_type_problems(profile.speculative.kv, where, KV_TYPES, "llama-server")
+    yield from cache_type_problems(profile, KV_TYPES, "llama-server")
     yield from draft_problems(profile, METHODS, keys=_DRAFT_KEYS, several=True)
     socket = profile.endpoint.socket
     if socket is not None and not socket.endswith(".sock"):
@@ -612,15 +593,15 @@ ENGINE: Final = Engine(
         "LLAMA_LOG_": why.PRIVATE,
     },
     former_variables=frozenset({"LLAMA_LOG_"}),
-    tools=_reads_tools,
+    tools=reads_tools,
     vision=_sees,
     declared=_declared,
     self_report=llama_cpp_report.REPORT,
-    metrics=llama_cpp_server.METRICS,
+    metrics=llama_cpp_report.METRICS,
     probing=replace(
-        llama_cpp_server.PROBING, version_page=VersionPage(path="/props", key="build_info")
+        llama_cpp_report.PROBING, version_page=VersionPage(path="/props", key="build_info")
     ),
-    kv_cache_page=KvCachePage(path="/slots", read=llama_cpp_server.kv_cache_in_slots),
+    kv_cache_page=KvCachePage(path="/slots", read=llama_cpp_report.kv_cache_in_slots),
     # tools/server/server.cpp, as of November 2026. Its tools read and write files, its proxy
     # reaches other hosts, and "stream" shows what others generate to whoever knows the
     # conversation's name.

@@ -8,7 +8,6 @@ from functools import partial
 from typing import Annotated, Final, Literal
 
 from appliance.engines.shared import refused_arguments as why
-from appliance.engines.shared.declared_facts import stated
 from appliance.engines.shared.drafting import (
     DraftMethod,
     by_name,
@@ -17,14 +16,22 @@ from appliance.engines.shared.drafting import (
 )
 from appliance.engines.shared.engine import (
     Engine,
-    Invocation,
-    InvocationContext,
     LogPrefixes,
     MemoryUse,
     Metrics,
+    Probing,
     PytorchLoading,
     Task,
+    VersionPage,
     options_of,
+)
+from appliance.engines.shared.invocation import (
+    LOOPBACK,
+    Invocation,
+    InvocationContext,
+    environment,
+    hf_repository,
+    hf_variables,
 )
 from appliance.engines.shared.option_table import (
     FlagForm,
@@ -33,39 +40,30 @@ from appliance.engines.shared.option_table import (
     flag,
     option_table,
 )
-from appliance.engines.shared.probing import Probing, VersionPage
 from appliance.engines.shared.pytorch import (
+    MODEL_LIST,
     adapter_words,
     architecture_task,
     budget_parameters,
     budget_problems,
     chat_template_kwargs,
+    common_facts,
     enough_gpus,
     kv_problems,
     kwargs_problems,
     loads_all,
+    method_words,
+    model_words,
     offloaded_bytes,
     own_drafts,
     parses_tools,
+    place_words,
     sampling_problems,
     shard_split,
     shards,
     temporary_directory,
     tool_problems,
     torch_variables,
-)
-from appliance.engines.shared.pytorch_report import (
-    MODEL_LIST,
-    common_facts,
-    method_words,
-    model_words,
-    place_words,
-)
-from appliance.engines.shared.rendering import (
-    LOOPBACK,
-    environment,
-    hf_repository,
-    hf_variables,
 )
 from appliance.engines.shared.self_report import (
     PageReader,
@@ -74,6 +72,7 @@ from appliance.engines.shared.self_report import (
     SelfReport,
     on_off,
     spoken,
+    stated,
     version_words,
 )
 from appliance.model.engine_build import distribution_question, either
@@ -286,7 +285,7 @@ def _invocation(profile: Profile, context: InvocationContext) -> Invocation:
             *TABLE.written(options),
             *_without_graphs(options),
             *profile.extra_args,
-            # Without it no response tells how much of its prompt was cached.
+            # Without it no response says how much of its prompt was cached.
             *either(("--enable-cache-report",), ()),
             *("--enable-metrics", "--host", LOOPBACK, "--port", str(profile.endpoint.port)),
         ),
@@ -456,7 +455,7 @@ def _task(profile: Profile) -> Task | None:
 
 
 def _reasons(profile: Profile) -> bool | None:
-    """Tell whether thinking is parsed; None: without a parser it may be part of the answer."""
+    """Return whether thinking is parsed; None: without a parser it may be part of the answer."""
     return None if options_of(SglangOptions, profile).reasoning_parser is None else True
 
 
@@ -515,10 +514,10 @@ def _server_info(page: str) -> Iterator[Reading]:
 
 
 def _thinking_fact(given: object) -> Iterator[Reading]:
-    """Yield whether the template is told to think, in an object or its text."""
+    """Yield whether the template makes the model think, by an object or its text."""
     text = given if isinstance(given, str) else json.dumps(given)
-    if told := _THINKING.search(text[:_MOST_KWARGS]):
-        word = on_off(is_on=told[1].lower() == "true")
+    if found := _THINKING.search(text[:_MOST_KWARGS]):
+        word = on_off(is_on=found[1].lower() == "true")
         yield spoken(Topic.THINKING, "/server_info default_chat_template_kwargs", word)
 
 

@@ -8,7 +8,6 @@ from itertools import zip_longest
 from typing import Annotated, Final, Literal
 
 from appliance.engines.shared import refused_arguments as why
-from appliance.engines.shared.declared_facts import stated
 from appliance.engines.shared.drafting import (
     DraftMethod,
     by_name,
@@ -17,14 +16,22 @@ from appliance.engines.shared.drafting import (
 )
 from appliance.engines.shared.engine import (
     Engine,
-    Invocation,
-    InvocationContext,
     LogPrefixes,
     MemoryUse,
     Metrics,
+    Probing,
     PytorchLoading,
     Task,
+    VersionPage,
     options_of,
+)
+from appliance.engines.shared.invocation import (
+    LOOPBACK,
+    Invocation,
+    InvocationContext,
+    environment,
+    hf_repository,
+    hf_variables,
 )
 from appliance.engines.shared.option_table import (
     Flag,
@@ -35,39 +42,30 @@ from appliance.engines.shared.option_table import (
     flag,
     option_table,
 )
-from appliance.engines.shared.probing import Probing, VersionPage
 from appliance.engines.shared.pytorch import (
+    MODEL_LIST,
     adapter_words,
     architecture_task,
     budget_parameters,
     budget_problems,
     chat_template_kwargs,
+    common_facts,
     enough_gpus,
     kv_problems,
     kwargs_problems,
     loads_all,
+    method_words,
+    model_words,
     offloaded_bytes,
     own_drafts,
     parses_tools,
+    place_words,
     sampling_problems,
     shard_split,
     shards,
     temporary_directory,
     tool_problems,
     torch_variables,
-)
-from appliance.engines.shared.pytorch_report import (
-    MODEL_LIST,
-    common_facts,
-    method_words,
-    model_words,
-    place_words,
-)
-from appliance.engines.shared.rendering import (
-    LOOPBACK,
-    environment,
-    hf_repository,
-    hf_variables,
 )
 from appliance.engines.shared.self_report import (
     Reading,
@@ -76,6 +74,7 @@ from appliance.engines.shared.self_report import (
     counted,
     on_off,
     spoken,
+    stated,
     version_words,
 )
 from appliance.model.engine_build import distribution_question, either
@@ -456,7 +455,7 @@ def _drafting(speculative: Speculative) -> Mapping[str, object]:
 
 def _ours(profile: Profile) -> Iterator[str]:
     yield from ("--allowed-origins", "[]")
-    # Without it no response tells how much of its prompt was cached.
+    # Without it no response says how much of its prompt was cached.
     yield from either(("--enable-prompt-tokens-details",), ())
     if profile.endpoint.socket is not None:
         yield from ("--uds", profile.endpoint.socket)
@@ -643,7 +642,7 @@ def _model_task(model: Safetensors) -> Task | None:
 
 
 def _reasons(profile: Profile) -> bool | None:
-    """Tell whether thinking is parsed; None: without a parser it may be part of the answer."""
+    """Return whether thinking is parsed; None: without a parser it may be part of the answer."""
     return None if options_of(VllmOptions, profile).reasoning_parser is None else True
 
 

@@ -4,17 +4,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Annotated, Final
 
-from appliance.engines.shared import llama_cpp_report, llama_cpp_server
-from appliance.engines.shared.declared_facts import exactly, model_fact
-from appliance.engines.shared.engine import (
-    Engine,
-    Invocation,
-    InvocationContext,
-    LlamaCppLoading,
-    MemoryUse,
-    options_of,
-)
-from appliance.engines.shared.rendering import environment
+from appliance.engines.shared import llama_cpp_report
+from appliance.engines.shared.engine import Engine, LlamaCppLoading, MemoryUse, options_of
+from appliance.engines.shared.invocation import Invocation, InvocationContext, environment
+from appliance.engines.shared.self_report import exactly, model_fact
 from appliance.model.running_facts import DeclaredFact, Topic
 from appliance.model.spec import EngineOptions, Problem, Profile, SamplingTable
 from appliance.model.value_types import Doc, Threads
@@ -87,11 +80,6 @@ def _declared(profile: Profile) -> Iterator[DeclaredFact]:
     yield exactly(Topic.GPU_LAYERS, "gpus", 0)
 
 
-def _sees_nothing(_profile: Profile) -> bool:
-    """Tell that no projector is ever loaded."""
-    return False
-
-
 ENGINE: Final = Engine(
     # cpp-httplib sets SO_REUSEPORT, from 2025 on SO_REUSEADDR.
     port_reuse=("address", "port"),
@@ -105,11 +93,12 @@ ENGINE: Final = Engine(
     default_gpus=(),
     weights="gguf",
     memory=_memory,
-    vision=_sees_nothing,
+    # No projector is ever loaded.
+    vision=lambda _profile: False,
     declared=_declared,
     # Its list of slots is shut: it shows other clients' requests.
     self_report=replace(llama_cpp_report.REPORT, pages=(llama_cpp_report.PROPS,)),
-    metrics=llama_cpp_server.METRICS,
+    metrics=llama_cpp_report.METRICS,
     # Its build number is always b0: the version is that of the wheel.
-    probing=replace(llama_cpp_server.PROBING, version_of_module="xllamacpp"),
+    probing=replace(llama_cpp_report.PROBING, version_of_module="xllamacpp"),
 )

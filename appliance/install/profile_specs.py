@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from appliance import __version__
-from appliance.engines.shared.engine import InvocationContext
+from appliance.engines.shared.invocation import InvocationContext
 from appliance.model.errors import StoreError
 from appliance.model.paths import BUILDS, CACHE_DIR
 from appliance.model.profile import Catalogue

@@ -12,8 +12,13 @@ from hashlib import sha256
 from typing import Final
 
 from appliance.engines import ENGINES
-from appliance.engines.shared.engine import Invocation, InvocationContext, Task
-from appliance.engines.shared.rendering import hf_cache_path, hf_repository
+from appliance.engines.shared.engine import Task
+from appliance.engines.shared.invocation import (
+    Invocation,
+    InvocationContext,
+    hf_cache_path,
+    hf_repository,
+)
 from appliance.model.claims import NOTHING, Claim, claim_on
 from appliance.model.engine_build import spelled
 from appliance.model.model_headers import (

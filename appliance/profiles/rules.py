@@ -10,8 +10,8 @@ from dataclasses import fields
 from typing import Final
 
 from appliance.engines import ENGINES
+from appliance.engines.shared.invocation import HF_SCHEME
 from appliance.engines.shared.refused_arguments import VARIABLE_FAMILIES, VARIABLES
-from appliance.engines.shared.rendering import HF_SCHEME
 from appliance.model.profile import Catalogue, is_pattern
 from appliance.model.spec import Problem, Profile
 from appliance.profiles.compilation import claim_of, handling_problems, warm_up_problems

@@ -10,7 +10,7 @@ from math import pow as power
 from typing import Final
 
 from appliance.engines import ENGINES
-from appliance.engines.shared.probing import Probing
+from appliance.engines.shared.engine import Probing
 from appliance.model.errors import BackendError
 from appliance.model.profile import Applied, WarmUp, text_request
 from appliance.model.words import Series

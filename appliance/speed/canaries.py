@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from appliance.engines import ENGINES
-from appliance.engines.shared.probing import Probing
+from appliance.engines.shared.engine import Probing
 from appliance.model.profile import Applied, WarmUp, requested_name
 from appliance.model.wording import printable
 from appliance.speed.canary_verdict import Expectation, parse_json

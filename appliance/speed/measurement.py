@@ -16,7 +16,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Final
 
 from appliance.engines import ENGINES
-from appliance.engines.shared.probing import ResponseTimings, count
+from appliance.engines.shared.engine import ResponseTimings, count
 from appliance.model.json_reader import decode_json
 from appliance.model.measurements import ProbeOutcome, RawTimings, TimingSource
 from appliance.speed.event_stream import DONE, text_of_choice

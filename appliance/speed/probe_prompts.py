@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from appliance.engines import ENGINES
-from appliance.engines.shared.probing import Probing
+from appliance.engines.shared.engine import Probing
 from appliance.model.profile import Applied, WarmUp, requested_name, text_request
 from appliance.model.words import Series
 

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from appliance.engines import ENGINES
-from appliance.engines.shared.engine import Engine, InvocationContext
+from appliance.engines.shared.engine import Engine
+from appliance.engines.shared.invocation import InvocationContext
 from appliance.engines.shared.refused_arguments import ArgumentRules
 from appliance.model.engine_build import EngineBuild, lacks
 from appliance.model.spec import Profile

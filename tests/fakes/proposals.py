@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from appliance.engines.shared.engine import InvocationContext
+from appliance.engines.shared.invocation import InvocationContext
 from appliance.model.memory import DeviceMemory, HostMemory
 from appliance.model.model_headers import Gguf, Model, Safetensors, Tensor, Value
 from appliance.model.spec import Profile

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from appliance.engines.shared.engine import InvocationContext
+from appliance.engines.shared.invocation import InvocationContext
 from appliance.model.engine_build import EngineBuild
 from appliance.model.gpus import GpuHardware
 from appliance.model.memory import DeviceMemory, Holder

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from appliance.engines.shared.engine import Invocation
+from appliance.engines.shared.invocation import Invocation
 from appliance.engines.vllm import VllmOptions
 from appliance.model.claims import Claim
 from appliance.model.profile import Applied, Deadlines, Endpoint, Estimate, Need, WarmUp

@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from appliance.engines import ENGINES
-from appliance.engines.shared.engine import InvocationContext
-from appliance.engines.shared.llama_cpp_values import cpu_mask
+from appliance.engines.shared.invocation import InvocationContext
+from appliance.engines.shared.llama_cpp import cpu_mask
 from appliance.model.errors import ProfileError
 from appliance.model.quantities import duration_s, size_bytes
 from appliance.model.spec import Profile

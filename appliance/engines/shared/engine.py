@@ -1,19 +1,25 @@
-"""Type of an engine: everything that the rest of the appliance asks about one."""
+"""Type of an engine: everything that the rest of the appliance has to know about one."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Literal, TypeVar
+from typing import Final, Literal, TypeVar
 
+from appliance.engines.shared.invocation import Invocation, InvocationContext
 from appliance.engines.shared.option_table import NO_OPTIONS, OptionTable
-from appliance.engines.shared.probing import Probing
 from appliance.engines.shared.refused_arguments import ArgumentRules
 from appliance.engines.shared.self_report import SelfReport
+from appliance.model.json_reader import decode_json
 from appliance.model.model_headers import Safetensors
-from appliance.model.paths import CACHE_DIR, HF_HOME, PREFIX
 from appliance.model.profile_values import Gpus
 from appliance.model.running_facts import DeclaredFact
 from appliance.model.spec import EngineOptions, Problem, Profile
+
+_MOST: Final = 1 << 31
+"""Limit of tokens and of milliseconds."""
+_MOST_VERSION: Final = 120
+_NO_THINKING: Final[Mapping[str, object]] = {"chat_template_kwargs": {"enable_thinking": False}}
+
 
 Options = TypeVar("Options", bound=EngineOptions)
 
@@ -23,34 +29,6 @@ def options_of(kind: type[Options], profile: Profile) -> Options:
     if not isinstance(profile.options, kind):
         raise TypeError(f"{profile.name}: {profile.engine} has no {kind.__name__}")
     return profile.options
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Invocation:
-    """Command, environment and paths with which an engine is started."""
-
-    argv: tuple[str, ...]
-    """Program and arguments; the program is an absolute path."""
-    environment: Mapping[str, str]
-    """Variables sorted by name; the profile's [env] replaces ours."""
-    health_path: str
-    """Path that answers 200 once a request can be served."""
-    temporary: str = ""
-    """Directory for temporary files, to be made and cleared before a start; empty: none."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InvocationContext:
-    """Facts of the box that an invocation depends on."""
-
-    prefix: str = PREFIX
-    """Root of the appliance's own installation, with ``bin/python``."""
-    hf_home: str = HF_HOME
-    """Local Hugging Face cache; only read."""
-    cache_root: str = CACHE_DIR
-    """Directory with a directory for every profile, which its backend may write."""
-    threads: int = 2
-    """CPU threads for an embedded engine whose profile does not say."""
 
 
 class Task(StrEnum):
@@ -201,13 +179,99 @@ class Metrics:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ResponseTimings:
+    """Times of one request as its own response has them."""
+
+    evaluated_tokens: int
+    """Prompt tokens that were evaluated: those that the prefix cache did not hold."""
+    prefill_s: float
+    cached_tokens: int | None
+    """None: the response does not say."""
+    output_tokens: int
+    decode_s: float
+    """From the first output token to the last: one token fewer than `output_tokens`."""
+    drafted_tokens: int | None
+    """None: the response does not say, as for the next."""
+    accepted_tokens: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VersionPage:
+    """Page of an engine that has its version, as JSON."""
+
+    path: str
+    key: str
+    """Member of the page's object with the version."""
+
+    def read(self, text: str) -> str | None:
+        """Return the version in the page's text; None: the page has none."""
+        try:
+            document = decode_json(text)
+        except ValueError:
+            return None
+        value = document.get(self.key) if isinstance(document, dict) else None
+        return value if isinstance(value, str) and 0 < len(value) <= _MOST_VERSION else None
+
+
+def exact_length(output_tokens: int, salt: str) -> Mapping[str, object]:
+    """Return parameters for exactly so many tokens, as vLLM and SGLang take them.
+
+    Both keep cached prefixes of requests with different `cache_salt` apart, also the beginning that
+    the chat template writes before the prompt (vllm/entrypoints/openai and
+    sglang/srt/entrypoints/openai/protocol.py, as of November 2026; older builds ignore it).
+    """
+    return {
+        "max_tokens": output_tokens,
+        "min_tokens": output_tokens,
+        "ignore_eos": True,
+        "cache_salt": salt,
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probing:
+    """Names and values that an engine uses where a probe measures it."""
+
+    parameters: Callable[[int, str], Mapping[str, object]] = exact_length
+    """Function that returns, for a number of output tokens and a salt, the request parameters by
+    which the engine generates exactly as many tokens and reuses no cached prompt."""
+    chat_parameters: Mapping[str, object] = field(default_factory=lambda: _NO_THINKING)
+    """Further parameters of a chat request: the template writes no thinking."""
+    timings: Callable[[Mapping[str, object]], ResponseTimings | None] = lambda _event: None
+    """Function that reads the timings in one event of a response; None: it has none."""
+    piece_parameters: Mapping[str, object] | None = None
+    """Further parameters of a request whose prompt goes on where that of the one before ended: the
+    engine evaluates only the rest, its timings say how much that was, and it completes texts
+    without a chat template. None: the engine gives way to a real request in the middle of a prompt,
+    or does not say."""
+    has_metrics: bool = True
+    """Whether the page ``/metrics`` may have the times of a request."""
+    version_page: VersionPage | None = None
+    """None: no page has it."""
+    version_of_module: str = ""
+    """Module of the appliance's own Python whose package has the version; empty: none."""
+
+
+def count(value: object) -> int | None:
+    """Return `value` if it is a whole number that a probe can reach; else None."""
+    return value if type(value) is int and 0 <= value <= _MOST else None
+
+
+def seconds(milliseconds: object) -> float | None:
+    """Return milliseconds as seconds; None: not a number that a probe can reach."""
+    if not isinstance(milliseconds, int | float) or isinstance(milliseconds, bool):
+        return None
+    return milliseconds / 1e3 if 0 <= milliseconds <= _MOST else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class KvCachePage:
-    """Page that tells the use of the KV cache where no metric does."""
+    """Page that has the use of the KV cache where no metric has it."""
 
     path: str
     read: Callable[[str, bool], float | None]
     """Function that reads the share in use, from 0 to 1, in the page's text; None: the page does
-    not tell. The second argument says whether all requests share one cache."""
+    not say. The second argument says whether all requests share one cache."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,38 +284,6 @@ class LogPrefixes:
     """Expression for the time, and what else stands before a level of one letter or the text."""
     letter: str = ""
     """Expression for the level after the stamp; one group, one of D, I, W and E."""
-
-
-def _usual_memory(_profile: Profile) -> MemoryUse:
-    return MemoryUse()
-
-
-def _no_task(_: Profile | Safetensors) -> Task | None:
-    return None
-
-
-def _no_tools(_profile: Profile) -> bool:
-    return False
-
-
-def _no_parameters(_profile: Profile) -> Mapping[str, object]:
-    return {}
-
-
-def _not_known(_profile: Profile) -> None:
-    return None
-
-
-def _as_named(_profile: Profile, name: str) -> str:
-    return name
-
-
-def _any_rank(_profile: Profile) -> None:
-    return None
-
-
-def _no_facts(_profile: Profile) -> Iterable[DeclaredFact]:
-    return ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -270,7 +302,7 @@ class Engine:
     """Function that returns how to start the engine. Pure: equal arguments give equal
     invocations."""
     problems: Callable[[Profile], Iterable[Problem]]
-    """Function that finds what the engine cannot do or must not be asked to. Types are already
+    """Function that finds what the engine cannot do or may not do. Types are already
     checked."""
     option_table: OptionTable = NO_OPTIONS
     """Options of the engine that keys of a profile are written as."""
@@ -284,7 +316,7 @@ class Engine:
     """Whether a profile must name the program."""
     build_question: str = ""
     """Question to the program about its version and options (`appliance.model.engine_build`); empty:
-    it is never asked."""
+    the program is never asked."""
     former_keys: Mapping[str, str] = field(default_factory=dict)
     """Keys that the engine's table had in earlier releases, each with the reason why it has them no
     more."""
@@ -302,10 +334,10 @@ class Engine:
     """GPUs of a profile that does not say."""
     weights: Literal["gguf", "safetensors"] | None = None
     """Format that the engine reads where a directory holds several; None: not known."""
-    memory: Callable[[Profile], MemoryUse] = _usual_memory
-    task: Callable[[Profile], Task | None] = _no_task
+    memory: Callable[[Profile], MemoryUse] = lambda _profile: MemoryUse()
+    task: Callable[[Profile], Task | None] = lambda _: None
     """Function that returns what a profile's options say the engine is run for; None: nothing."""
-    model_task: Callable[[Safetensors], Task | None] = _no_task
+    model_task: Callable[[Safetensors], Task | None] = lambda _: None
     """Function that returns what the engine makes of a model when no option says; None: not
     known."""
     refused_variables: Mapping[str, str] = field(default_factory=dict)
@@ -314,22 +346,22 @@ class Engine:
     """Beginnings of names of such variables, each with the reason."""
     former_variables: frozenset[str] = frozenset()
     """Variables and beginnings above that only older builds read."""
-    tools: Callable[[Profile], bool] = _no_tools
-    """Function that tells whether a profile that does not say promises tool calls."""
-    vision: Callable[[Profile], bool | None] = _not_known
-    """Function that tells whether a profile's options load what takes images; None: they do not
-    tell."""
-    reasoning: Callable[[Profile], bool | None] = _not_known
-    """Function that tells whether a profile's options keep thinking apart from answers; None: they
-    do not tell."""
-    thinking_parameters: Callable[[Profile], Mapping[str, object]] = _no_parameters
+    tools: Callable[[Profile], bool] = lambda _profile: False
+    """Function that returns whether a profile that does not say promises tool calls."""
+    vision: Callable[[Profile], bool | None] = lambda _profile: None
+    """Function that returns whether a profile's options load what takes images; None: they do not
+    say."""
+    reasoning: Callable[[Profile], bool | None] = lambda _profile: None
+    """Function that returns whether a profile's options keep thinking apart from answers; None: they
+    do not say."""
+    thinking_parameters: Callable[[Profile], Mapping[str, object]] = lambda _profile: {}
     """Function that returns request parameters, dots reaching into objects, which the gateway has to
     set so that thinking is as the profile says: what the engine takes from requests alone."""
-    adapter_name: Callable[[Profile, str], str] = _as_named
+    adapter_name: Callable[[Profile, str], str] = lambda _profile, name: name
     """Function that returns the model that a request names to reach an adapter."""
-    most_rank: Callable[[Profile], int | None] = _any_rank
+    most_rank: Callable[[Profile], int | None] = lambda _profile: None
     """Function that returns the highest rank of an adapter that the engine is started for; None: it looks itself."""
-    declared: Callable[[Profile], Iterable[DeclaredFact]] = _no_facts
+    declared: Callable[[Profile], Iterable[DeclaredFact]] = lambda _profile: ()
     """Function that returns what a profile declares of the facts that the engine may report."""
     self_report: SelfReport = field(default_factory=SelfReport)
     """Places in which the engine reports them."""
@@ -337,7 +369,7 @@ class Engine:
     probing: Probing = field(default_factory=Probing)
     kv_cache_page: KvCachePage | None = None
     admin_paths: frozenset[str] = frozenset()
-    """Paths, after a version, that change the engine or tell of other clients; longer paths that
+    """Paths, after a version, that change the engine or show what other clients do; longer paths that
     begin with one are treated like it. ``python -m appliance.install.reference`` tells the gateway,
     which loads no engine."""
     admin_writes: frozenset[str] = frozenset()

@@ -1,9 +1,9 @@
-"""Description of itself that llama.cpp's server gives: its pages, and what it logs while it loads.
+"""Report of llama.cpp's server on itself: its pages, what it logs while it loads, timings and metrics.
 
 ``/props``, ``/slots`` and ``/v1/models`` are those of tools/server/server-context.cpp, the lines those of
 src/llama-model.cpp, llama-context.cpp and llama-kv-cache.cpp, as of build b11549; older builds have
 the same in other words. Since the end of 2025 a server logs the lines of the libraries only at
-verbosity 4 (common/log.cpp), so the log may tell nothing.
+verbosity 4 (common/log.cpp), so the log may have none of them.
 
 A draft model or an MTP context is loaded after the model and logs the same lines: only those of the
 first context describe the model.
@@ -13,7 +13,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from appliance.engines.shared.rendering import model_named
+from appliance.engines.shared.engine import Metrics, Probing, ResponseTimings, count, seconds
+from appliance.engines.shared.invocation import model_named
 from appliance.engines.shared.self_report import (
     Nonsense,
     PageReader,
@@ -25,10 +26,11 @@ from appliance.engines.shared.self_report import (
     spoken,
     version_words,
 )
+from appliance.model.json_reader import decode_json
 from appliance.model.running_facts import DeclaredFact, ReportedFact, Topic
 
 TELLING_LEVEL: Final = "4"
-"""Level of the log at which llama.cpp tells what it has loaded (common/log.cpp)."""
+"""Level of the log at which llama.cpp logs what it has loaded (common/log.cpp)."""
 _PAD: Final = 256
 """Tokens to a multiple of which llama.cpp rounds a context up."""
 _MIB: Final = 1 << 20
@@ -99,11 +101,11 @@ def _slots(page: str) -> Iterator[Reading]:
 
 
 def _drafts(rows: Sequence[Mapping[str, object]]) -> Iterator[Reading]:
-    told = [row.get("speculative") for row in rows]
-    if all(isinstance(one, bool) for one in told):
-        word = on_off(is_on=all(told))
+    given = [row.get("speculative") for row in rows]
+    if all(isinstance(one, bool) for one in given):
+        word = on_off(is_on=all(given))
         yield spoken(Topic.DRAFTS, "/slots speculative", word)
-    elif any(one is not None for one in told):
+    elif any(one is not None for one in given):
         yield Nonsense(text="/slots speculative is neither true nor false")
 
 
@@ -189,7 +191,7 @@ class _LogReader:
 
     def facts(self) -> Iterator[Reading]:
         if self._has_buffers:
-            # Without a backend for GPUs no line tells of layers.
+            # Without a backend for GPUs no line is about layers.
             self._note(_layers(0, 1))
             gpu_bytes = round(sum(self._gpu_mib.values()) * _MIB)
             self._note(
@@ -221,7 +223,7 @@ def _layers(count: int, total: int) -> ReportedFact:
 
 
 def _loaded_path(line: str) -> str:
-    """Return the path of a model whose header a line tells of; empty: it tells of none.
+    """Return the path of a model whose header a line is about; empty: the line is about none.
 
     By parts of text, because a pattern with two gaps would take the square of the line's length.
     """
@@ -245,3 +247,76 @@ REPORT: Final = SelfReport(
     log=log_facts,
 )
 """Pages and log of llama-server."""
+
+
+METRICS: Final = Metrics(
+    running=("llamacpp:requests_processing",),
+    queued=("llamacpp:requests_deferred",),
+    # Gone since 2026, and read where an older build has it; else /slots has it.
+    kv_cache=("llamacpp:kv_cache_usage_ratio",),
+)
+
+
+def _exact_length(output_tokens: int, _salt: str) -> Mapping[str, object]:
+    return {"n_predict": output_tokens, "ignore_eos": True, "cache_prompt": False}
+
+
+def timings_in(event: Mapping[str, object]) -> ResponseTimings | None:
+    """Return the member ``timings`` of a response's last event (server-task.cpp, result_timings).
+
+    ``predicted_ms`` begins with the first token, and so covers one token fewer than
+    ``predicted_n``: since mid-2026 ``predicted_per_token_ms`` divides by as many. The members about
+    drafts are left out where nothing was drafted.
+    """
+    timings = event.get("timings")
+    if not isinstance(timings, dict):
+        return None
+    evaluated, predicted = count(timings.get("prompt_n")), count(timings.get("predicted_n"))
+    prefill_s = seconds(timings.get("prompt_ms"))
+    decode_s = seconds(timings.get("predicted_ms"))
+    if evaluated is None or predicted is None or prefill_s is None or decode_s is None:
+        return None
+    return ResponseTimings(
+        evaluated_tokens=evaluated,
+        prefill_s=prefill_s,
+        cached_tokens=count(timings.get("cache_n")),
+        output_tokens=predicted,
+        decode_s=decode_s,
+        drafted_tokens=count(timings.get("draft_n", 0)),
+        accepted_tokens=count(timings.get("draft_n_accepted", 0)),
+    )
+
+
+PROBING: Final = Probing(
+    parameters=_exact_length,
+    timings=timings_in,
+    piece_parameters={"cache_prompt": True},
+    has_metrics=False,
+)
+
+
+def kv_cache_in_slots(slots: str, shares_cache: bool) -> float | None:  # noqa: FBT001 - see KvCachePage
+    """Return the share of the context that requests take; None: no slots listed.
+
+    ``n_prompt_tokens`` of a slot also counts what was generated since, and with a cache that all
+    requests share each slot has the whole of it as ``n_ctx`` (server-context.cpp, b11549).
+    """
+    try:
+        document = decode_json(slots)
+    except ValueError:
+        return None
+    rows = [row for row in document if isinstance(row, dict)] if isinstance(document, list) else []
+    contexts = [_whole(row.get("n_ctx")) for row in rows]
+    total = max(contexts, default=0) if shares_cache else sum(contexts)
+    return round(min(1.0, sum(map(_tokens, rows)) / total), 4) if total else None
+
+
+def _tokens(row: Mapping[str, object]) -> int:
+    """Count the tokens in a slot's context; an idle slot keeps only what may be dropped."""
+    if row.get("is_processing") is not True:
+        return 0
+    return _whole(row.get("n_past")) or _whole(row.get("n_prompt_tokens"))
+
+
+def _whole(value: object) -> int:
+    return value if type(value) is int and value > 0 else 0

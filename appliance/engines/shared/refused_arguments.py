@@ -23,6 +23,8 @@ SHARDS: Final = "GPUs are counted from tensor_parallel and pipeline_parallel: se
 OTHER_BOXES: Final = "a backend runs on this machine alone"
 ENDPOINTS: Final = "it opens endpoints that change a running server"
 CLIENTS: Final = "clients could change what the profile sets"
+FITTING: Final = "the appliance sizes nothing by itself: set ctx and gpu_layers"
+VERBOSE: Final = "at this level prompts are logged"
 
 
 def by_option(options: Mapping[str, str]) -> Mapping[str, str]:

@@ -1,4 +1,4 @@
-"""Types of an engine's part in its verification: pages and log lines in which it describes itself.
+"""Verification of an engine by its own report: facts that a profile declares, and readers of pages and log lines.
 
 Pages and logs come from another process, which may write anything: readers take text of bounded
 length, in linear time, and give what they cannot use as `Nonsense`.
@@ -9,8 +9,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from appliance.engines.shared.invocation import HF_SCHEME, hf_repository
 from appliance.model.json_reader import decode_json
-from appliance.model.running_facts import ReportedFact, Topic
+from appliance.model.running_facts import DeclaredFact, ReportedFact, Topic
+from appliance.model.spec import Profile
 
 _MOST_TEXT: Final = 200
 _MOST_NUMBER: Final = 1 << 48
@@ -37,18 +39,13 @@ class ReportPage:
     """Function that reads the page's text."""
 
 
-def no_lines(_lines: Sequence[str]) -> Iterable[Reading]:
-    """Return nothing: the engine's log is not read."""
-    return ()
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelfReport:
     """Places in which an engine describes itself."""
 
     pages: tuple[ReportPage, ...] = ()
-    log: Callable[[Sequence[str]], Iterable[Reading]] = no_lines
-    """Function that reads the first lines of the engine's log since its start."""
+    log: Callable[[Sequence[str]], Iterable[Reading]] = lambda _lines: ()
+    """Function that reads the first lines of the engine's log since its start; nothing: it is not read."""
 
 
 def _itself(text: str) -> tuple[str, ...]:
@@ -156,3 +153,52 @@ def _decoded(page: str) -> object:
         return decode_json(page)
     except ValueError:
         return None
+
+
+def exactly(topic: Topic, key: str, number: int) -> DeclaredFact:
+    """Return a fact that is one number."""
+    return DeclaredFact(topic=topic, key=key, text=str(number), least=number, most=number)
+
+
+def stated(topic: Topic, key: str, text: str, *words: str, fails: bool = True) -> DeclaredFact:
+    """Return a fact in words, `text` itself where no others are given."""
+    return DeclaredFact(topic=topic, key=key, text=text, words=words or (text,), fails=fails)
+
+
+def model_fact(profile: Profile) -> DeclaredFact:
+    """Return the model: a path, a repository without its quantisation, or the packaged one."""
+    return stated(Topic.MODEL, "model", profile.model, _without_quantisation(profile.model))
+
+
+def _without_quantisation(model: str) -> str:
+    repository = hf_repository(model)
+    return model if repository is None else f"{HF_SCHEME}{repository.partition(':')[0]}"
+
+
+def thinking_facts(profile: Profile, *, may_lack: bool = False) -> Iterator[DeclaredFact]:
+    """Yield whether the server lets the model think; nothing where the profile does not say.
+
+    Args:
+        profile: The profile.
+        may_lack: Whether the engine reports "off" of a model that cannot think, whatever the request.
+    """
+    if profile.thinking is not None:
+        is_on = profile.thinking.on
+        fails = not (is_on and may_lack)
+        yield stated(Topic.THINKING, "thinking", on_off(is_on=is_on), fails=fails)
+
+
+def draft_facts(profile: Profile) -> Iterator[DeclaredFact]:
+    """Yield whether drafts are made, of how many tokens and by which model.
+
+    An engine that drafts although the profile does not say so only computes in another way: a difference that fails
+    nothing.
+    """
+    speculative = profile.speculative
+    word = on_off(is_on=speculative is not None)
+    yield stated(Topic.DRAFTS, "speculative", word, fails=speculative is not None)
+    if speculative is not None and speculative.tokens is not None:
+        yield exactly(Topic.DRAFT_TOKENS, "speculative.tokens", speculative.tokens)
+    if speculative is not None and speculative.model is not None:
+        model = speculative.model
+        yield stated(Topic.DRAFT_MODEL, "speculative.model", model, _without_quantisation(model))

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from appliance.engines.shared.probing import Probing
+from appliance.engines.shared.engine import Probing
 from appliance.health.measuring.lane_requests import LaneRequests, ProbeEndedError
 from appliance.model.profile import Applied
 from appliance.speed.measurement import RequestCounters, read_counters

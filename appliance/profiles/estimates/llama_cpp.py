@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from appliance.engines.shared.engine import DraftLoading, LlamaCppLoading
+from appliance.engines.shared.llama_cpp import DEFAULT_BATCH, DEFAULT_UBATCH
 from appliance.model.memory_parts import Alternative, MemoryParts, SettingChange
 from appliance.model.model_headers import Gguf, Model, Tensor
 from appliance.model.profile import Estimate
@@ -166,8 +167,6 @@ def _compiles(pattern: str) -> bool:
     return bool(pattern)
 
 
-_DEFAULT_BATCH: Final = 2048
-_DEFAULT_UBATCH: Final = 512
 _CONTEXT_BYTES: Final = 384 << 20
 """Bytes of a CUDA context with the library's workspace: some hundred MiB a GPU, by driver and
 card."""
@@ -296,8 +295,8 @@ def _cache_size(plan: _Plan) -> CacheSize:
 
 def _batch(loading: LlamaCppLoading, tokens: int) -> int:
     """Return the tokens of a micro-batch, which is no larger than a batch or the context."""
-    batch = loading.batch or _DEFAULT_BATCH
-    return min(loading.ubatch or _DEFAULT_UBATCH, batch, max(tokens, 1))
+    batch = loading.batch or DEFAULT_BATCH
+    return min(loading.ubatch or DEFAULT_UBATCH, batch, max(tokens, 1))
 
 
 def _all_parts(plan: _Plan, model: Model, size: CacheSize) -> _Placed:

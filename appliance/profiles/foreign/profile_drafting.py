@@ -13,6 +13,7 @@ from itertools import chain
 from typing import Final, get_args
 
 from appliance.engines.shared import refused_arguments as why
+from appliance.engines.shared.llama_cpp import DEFAULT_BATCH
 from appliance.model.profile_values import Gpus
 from appliance.model.value_types import Check, ServedName, WrongValueError
 from appliance.profiles.foreign.containers import HostPaths, indexes_of
@@ -178,7 +179,6 @@ _SEVERAL: Final = frozenset(
 )
 _MOST_SERVED: Final = 64
 _MOST_DESCRIPTION: Final = 200
-_DEFAULT_BATCH: Final = 2048
 _CPU_IMAGE: Final = re.compile(r"llama\.cpp:(?:server|full)(?:-b\d+)?\Z|[-:]cpu\b")
 _NO_DOWNLOAD: Final = "a start never downloads: fetch the file, and name it"
 
@@ -378,7 +378,7 @@ class _Drafting:
             pair = {"k": "f16", "v": "f16", **kv.value}
             keys["", "kv"] = replace(kv, value=pair["k"] if pair["k"] == pair["v"] else pair)
         batch, ubatch = keys.get((_LLAMA, "batch")), keys.get((_LLAMA, "ubatch"))
-        most = batch.value if batch is not None and isinstance(batch.value, int) else _DEFAULT_BATCH
+        most = batch.value if batch is not None and isinstance(batch.value, int) else DEFAULT_BATCH
         if ubatch is not None and isinstance(ubatch.value, int) and ubatch.value > most:
             note = f"was {ubatch.value}: llama.cpp takes no more than batch"
             keys[_LLAMA, "ubatch"] = replace(ubatch, value=most, comment=note)

@@ -1,11 +1,11 @@
-"""Traps of servers of llama.cpp. "FIELD" is an operator's log of experiments on two RTX 5060 Ti and on a mini PC."""
+"""Traps of servers of llama.cpp."""
 
 import re
 from typing import Final
 
 from appliance.engines.llama_server import LlamaServerOptions
 from appliance.engines.shared.engine import options_of
-from appliance.engines.shared.llama_cpp_options import LlamaCppOptions
+from appliance.engines.shared.llama_cpp import DEFAULT_UBATCH, LlamaCppOptions
 from appliance.model.profile import Applied
 from appliance.model.trap_names import TrapName
 from appliance.profiles.linting.trap import (
@@ -23,8 +23,6 @@ _WITHOUT_KERNEL: Final = frozenset({"q4_1", "q5_0", "q5_1", "iq4_nl"})
 _UNQUANTISED: Final = frozenset({"f32", "f16", "bf16"})
 _MAPPED: Final = frozenset({None, "auto", "mmap", "mmap+mlock"})
 """Values of ``load_mode`` with which the model's file is mapped."""
-_MICRO_BATCH: Final = 512
-"""Tokens of a physical batch where nothing is said (``common_params::n_ubatch``)."""
 _SEVERAL: Final = 2
 _CUDA_13: Final = re.compile(r"cu(?:da)?[-_]?1[3-9]", re.IGNORECASE)
 
@@ -133,7 +131,7 @@ def _short_micro_batch(facts: LintFacts) -> str | None:
     options = options_of(LlamaCppOptions, facts.profile)
     if not _embeds(options) or options.pooling == "last":
         return None
-    ubatch, ctx = options.ubatch or _MICRO_BATCH, facts.profile.ctx or 0
+    ubatch, ctx = options.ubatch or DEFAULT_UBATCH, facts.profile.ctx or 0
     return f"ubatch is {ubatch}, ctx {ctx}" if ubatch < ctx else None
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from appliance.engines.shared.engine import InvocationContext
+from appliance.engines.shared.invocation import InvocationContext
 from appliance.model.amounts import parts_text, size
 from appliance.model.errors import ApplianceError
 from appliance.model.memory import DeviceMemory, GpuState, HostMemory

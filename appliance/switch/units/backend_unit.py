@@ -18,7 +18,7 @@ from json import dumps
 from typing import Final
 
 from appliance.engines import ENGINES
-from appliance.engines.shared.engine import Invocation
+from appliance.engines.shared.invocation import Invocation
 from appliance.model import paths
 from appliance.model.claims import Lease
 from appliance.model.engine_build import EITHER

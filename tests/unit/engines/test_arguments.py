@@ -4,7 +4,8 @@ import pytest
 
 from appliance.engines import ENGINES
 from appliance.engines.sglang import SglangOptions
-from appliance.engines.shared.engine import InvocationContext, options_of
+from appliance.engines.shared.engine import options_of
+from appliance.engines.shared.invocation import InvocationContext
 from appliance.model.engine_build import EngineBuild, spelled
 from appliance.model.spec import Profile
 from appliance.system.profile_files.loading import parse_profile

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from appliance.engines import ENGINES
-from appliance.engines.shared.engine import Invocation, InvocationContext
+from appliance.engines.shared.invocation import Invocation, InvocationContext
 from appliance.profiles.compilation import ProfileSource, spec_of
 from appliance.switch.units.backend_unit import Layout, backend_argv
 from appliance.system.profile_files.loading import load_profile

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from appliance.engines.ik_llama_server import ENGINE, RULES, TABLE
-from appliance.engines.shared.engine import DraftLoading, InvocationContext, LlamaCppLoading, Task
+from appliance.engines.shared.engine import DraftLoading, LlamaCppLoading, Task
+from appliance.engines.shared.invocation import InvocationContext
 from appliance.model.errors import ProfileError
 from appliance.model.running_facts import Topic
 from appliance.model.spec import Profile

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from appliance.engines import ENGINES
-from appliance.engines.shared.engine import InvocationContext
+from appliance.engines.shared.invocation import InvocationContext
 from appliance.engines.shared.option_table import FlagForm, ValueKind, flag, option_table
 from appliance.model.quantities import size_bytes
 from appliance.model.spec import Profile

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from appliance.engines import ENGINES
-from appliance.engines.shared.llama_cpp_server import timings_in
-from appliance.engines.shared.probing import ResponseTimings, VersionPage
+from appliance.engines.shared.engine import ResponseTimings, VersionPage
+from appliance.engines.shared.llama_cpp_report import timings_in
 
 # The last event of the embedded engine (llama.cpp b11549) for 12 tokens of SmolLM2.
 LLAMA_CPP = json.loads(

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from appliance.engines import ENGINES
-from appliance.engines.shared.rendering import hf_cache_path, model_named
+from appliance.engines.shared.invocation import hf_cache_path, model_named
 from appliance.engines.shared.self_report import version_words
 from appliance.model.running_facts import ReportedFact, SelfDescription, Topic
 from appliance.switch.verification import (

@@ -3,7 +3,7 @@
 import pytest
 
 from appliance.engines import ENGINES
-from appliance.engines.shared.engine import InvocationContext
+from appliance.engines.shared.invocation import InvocationContext
 from appliance.model.model_headers import Gguf, LookAtModel, Model, Safetensors
 from appliance.model.profile import Abilities, Applied
 from appliance.profiles.compilation import ProfileSource, spec_of, unseen

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from appliance.engines.shared.llama_cpp_server import kv_cache_in_slots
+from appliance.engines.shared.llama_cpp_report import kv_cache_in_slots
 from appliance.model.gateway import EngineLoad
 from appliance.status.engine_load import kv_cache_page, load_in
 from appliance.status.gateway_row import gateway_row

@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 
-from appliance.engines.shared.engine import InvocationContext
+from appliance.engines.shared.invocation import InvocationContext
 from appliance.model.engine_build import EngineBuild
 from appliance.model.errors import UnknownProfileError
 from appliance.model.observed import Observed

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from appliance.engines.shared.engine import InvocationContext
+from appliance.engines.shared.invocation import InvocationContext
 from appliance.model.model_headers import Gguf, Model, ModelReference, Tensor, Value
 from appliance.model.profile import Applied
 from appliance.model.running_facts import DeclaredFact, SelfDescription, Topic

@@ -8,12 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from appliance.engines import ENGINES
-from appliance.engines.shared.engine import (
-    DraftLoading,
-    InvocationContext,
-    LlamaCppLoading,
-    MemoryUse,
-)
+from appliance.engines.shared.engine import DraftLoading, LlamaCppLoading, MemoryUse
+from appliance.engines.shared.invocation import InvocationContext
 from appliance.model.memory_parts import MemoryParts, SettingChange
 from appliance.model.model_headers import (
     Gguf,

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from appliance.engines import ENGINES
-from appliance.engines.shared.engine import Engine, InvocationContext
+from appliance.engines.shared.engine import Engine
+from appliance.engines.shared.invocation import InvocationContext
 from appliance.profiles.foreign.option_reading import CommandLineStyle, read_options
 from appliance.profiles.foreign.profile_draft import EXTRA_ARGS, HostFacts
 from appliance.profiles.foreign.server_command import Argument, DispositionKind

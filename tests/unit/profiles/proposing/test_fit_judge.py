@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from appliance.engines.shared.engine import InvocationContext
+from appliance.engines.shared.invocation import InvocationContext
 from appliance.model.memory import DeviceMemory, GpuState, Holder, Quality
 from appliance.model.model_headers import Model, ModelFileFault, Unread
 from appliance.model.names import unit_of

@@ -7,7 +7,7 @@ import pytest
 
 from appliance.engines import ENGINES
 from appliance.engines.llama_server import LlamaServerOptions
-from appliance.engines.shared.engine import InvocationContext
+from appliance.engines.shared.invocation import InvocationContext
 from appliance.model.claims import ALL_GPUS, CPU
 from appliance.model.errors import ProfileError
 from appliance.model.profile import Deadlines, WarmUp

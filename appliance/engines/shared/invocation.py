@@ -1,15 +1,47 @@
-"""Rendering of arguments and variables that several engines have in common."""
+"""Invocation of an engine: its command and environment, and what several engines render alike.
+
+Models are named by a path, or by ``hf:owner/name`` in the local cache of Hugging Face.
+"""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 
-from appliance.engines.shared.engine import InvocationContext
+from appliance.model.paths import CACHE_DIR, HF_HOME, PREFIX
 from appliance.model.profile_values import Gpus
 from appliance.model.spec import Profile
 
 HF_SCHEME: Final = "hf:"
 LOOPBACK: Final = "127.0.0.1"
 _CACHED: Final = "/hub/models--"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Invocation:
+    """Command, environment and paths with which an engine is started."""
+
+    argv: tuple[str, ...]
+    """Program and arguments; the program is an absolute path."""
+    environment: Mapping[str, str]
+    """Variables sorted by name; the profile's [env] replaces ours."""
+    health_path: str
+    """Path that answers 200 once a request can be served."""
+    temporary: str = ""
+    """Directory for temporary files, to be made and cleared before a start; empty: none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InvocationContext:
+    """Facts of the box that an invocation depends on."""
+
+    prefix: str = PREFIX
+    """Root of the appliance's own installation, with ``bin/python``."""
+    hf_home: str = HF_HOME
+    """Local Hugging Face cache; only read."""
+    cache_root: str = CACHE_DIR
+    """Directory with a directory for every profile, which its backend may write."""
+    threads: int = 2
+    """CPU threads for an embedded engine whose profile does not say."""
 
 
 def words(*parts: str | float | None) -> tuple[str, ...]:
