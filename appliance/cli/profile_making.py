@@ -35,6 +35,7 @@ from appliance.profiles.proposing.proposal import (
     settings_text,
 )
 from appliance.settings.tables import Settings
+from appliance.switch.need import EstimateRow
 from appliance.system.model_files.reading import NamedModel, named_model, read_model
 from appliance.system.profile_files.drafts import changed, comment_lines, keys_text, paths_in
 from appliance.system.profile_files.example_library import example_text
@@ -62,17 +63,23 @@ class NewProfileRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MadeProfile:
-    """Profile that was made, before it is written."""
+class NewProfile:
+    """Profile that was made for a model."""
 
     name: str
-    text: str
-    engine: str
+    file: str | None = None
+    """Path of the file that was written; None: none was."""
     example: str | None
-    judged: Judged | None
-    """Memory that it needs here; None: that could not be judged."""
-    notes: tuple[str, ...]
-    """Sentences for the person, such as keys that still need a value."""
+    """Example that it is a copy of; None: its settings are a proposal."""
+    engine: str
+    text: str
+    """Text of the profile."""
+    fits: bool | None
+    """Whether it fits this box; None: that is not known."""
+    estimate: EstimateRow | None
+    """Parts of the memory that it needs; None: there is no estimate."""
+    notes: list[str]
+    """Sentences for a person, such as keys that still need a value."""
 
 
 class ProfileMaking:
@@ -92,7 +99,7 @@ class ProfileMaking:
         self._read = cache(read_model)
         self._notes: list[str] = []
 
-    def made(self) -> MadeProfile:
+    def made(self) -> NewProfile:
         """Return the profile.
 
         Raises:
@@ -101,7 +108,7 @@ class ProfileMaking:
         example = self._request.example
         return self._proposed() if example is None else self._of_example(example)
 
-    def _proposed(self) -> MadeProfile:
+    def _proposed(self) -> NewProfile:
         model = self._model
         if model is None:
             raise CliError(
@@ -146,7 +153,7 @@ class ProfileMaking:
                 " --set binary=PATH"
             )
 
-    def _of_example(self, example: str) -> MadeProfile:
+    def _of_example(self, example: str) -> NewProfile:
         text = example_text(example)
         table = _table(text, example)
         model = self._model
@@ -219,18 +226,19 @@ class ProfileMaking:
 
     def _finished(
         self, body: str, lines: Iterable[str], judged: Judged | None, example: str | None = None
-    ) -> MadeProfile:
+    ) -> NewProfile:
         head = [part for line in lines for part in comment_lines(line)]
         text = "".join(f"{line}\n" for line in head) + body
         profile = self._parsed(text)
         self._tell_of_others(profile)
-        return MadeProfile(
+        return NewProfile(
             name=profile.name,
             text=text,
             engine=profile.engine,
             example=example,
-            judged=judged,
-            notes=tuple(self._notes),
+            fits=None if judged is None or judged.row is None else judged.fits,
+            estimate=None if judged is None else judged.row,
+            notes=self._notes,
         )
 
     def _tell_of_others(self, profile: Profile) -> None:

@@ -41,7 +41,7 @@ _UNIT: Final = ".service"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportReport:
-    """DispositionKind of an import, over all sources."""
+    """Outcome of an import, over all sources."""
 
     files: tuple[DraftFile, ...]
     warnings: Mapping[str, tuple[str, ...]]

@@ -6,12 +6,13 @@ The file goes into the box's profiles, or is printed; none is replaced without `
 import os
 import shlex
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from appliance.cli.arguments import Arguments
 from appliance.cli.failures import CliError, need_root
 from appliance.cli.new_profiles import host_facts, path_in, refuse_existing, written
-from appliance.cli.profile_making import MadeProfile, NewProfileRequest, ProfileMaking
+from appliance.cli.profile_making import NewProfile, NewProfileRequest, ProfileMaking
 from appliance.cli.table import Column, fitted
 from appliance.cli.terminal import Streams
 from appliance.model.names import is_profile_name
@@ -96,9 +97,9 @@ def _words(arguments: Arguments) -> Iterator[str]:
         yield "--force"
 
 
-def _print(made: MadeProfile, path: Path | None, arguments: Arguments, streams: Streams) -> None:
+def _print(made: NewProfile, path: Path | None, arguments: Arguments, streams: Streams) -> None:
     if arguments.json:
-        streams.out.document(_document(made, path))
+        streams.out.document(asdict(replace(made, file=None if path is None else str(path))))
     elif path is None:
         streams.out.content(made.text)
         streams.out.stream.flush()
@@ -112,21 +113,6 @@ def _next(path: Path, *, is_own: bool) -> str:
         return f"next: appliance profile validate {shlex.quote(str(path))}"
     sudo = "" if os.geteuid() == 0 else "sudo "
     return f"next: {sudo}appliance apply && appliance switch {path.stem}"
-
-
-def _document(made: MadeProfile, path: Path | None) -> dict[str, object]:
-    judged = made.judged
-    is_known = judged is not None and judged.row is not None
-    return {
-        "name": made.name,
-        "file": None if path is None else str(path),
-        "example": made.example,
-        "engine": made.engine,
-        "text": made.text,
-        "fits": judged.fits if judged is not None and is_known else None,
-        "estimate": None if judged is None else judged.row,
-        "notes": list(made.notes),
-    }
 
 
 def _list_examples(arguments: Arguments, streams: Streams) -> int:

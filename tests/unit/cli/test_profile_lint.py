@@ -8,7 +8,7 @@ import pytest
 
 from appliance.cli.argument_parser import build_parser
 from appliance.cli.arguments import Arguments
-from appliance.cli.schemas.output_reference import OUTPUTS
+from appliance.cli.output_reference import OUTPUTS
 from appliance.cli.terminal import Streams, Terminal
 from appliance.cli.verbs import profile_group
 from tests.fakes.cli_box import CliBox, Ended

@@ -19,7 +19,7 @@ from appliance.cli.argument_parser import build_parser
 from appliance.cli.arguments import Arguments
 from appliance.cli.bench.bench_progress import BenchProgress
 from appliance.cli.failures import CliError
-from appliance.cli.schemas.output_reference import OUTPUTS
+from appliance.cli.output_reference import OUTPUTS
 from appliance.cli.terminal import Streams, Terminal
 from appliance.cli.verbs import bench
 from appliance.model.errors import BackendError, UnreachableError

@@ -1,9 +1,10 @@
 """Schemas of the output: current, stable, and true of every pinned output."""
 
 import argparse
+import copy
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,19 @@ import pytest
 
 from appliance.cli.argument_parser import build_parser
 from appliance.cli.grammar import VERBS
-from appliance.cli.schemas.output_reference import OUTPUTS, checked_text, page
+from appliance.cli.output_reference import (
+    OUTPUTS,
+    BreakingChangeError,
+    OutputSchema,
+    breaking_changes,
+    checked_text,
+    page,
+)
 from appliance.settings.loader import as_table, load_settings
+from appliance.wire.json_schemas import Schema
 from tests.fakes.schema_validator import closed, violations
 
-ROOT = Path(__file__).parents[4]
+ROOT = Path(__file__).parents[3]
 REFERENCE = ROOT / "docs/reference"
 PINS = sorted((ROOT / "tests/pins/stored").glob("cli*/*.txt"))
 COMMAND = re.compile(r"^\$ appliance (.*)$", re.MULTILINE)
@@ -31,16 +40,14 @@ PLACEHOLDERS = {'"<of this machine>"': "0", '"<as systemd runs here>"': "false"}
 def test_a_stored_schema_is_only_added_to(output: Any) -> None:
     """The stored schema's readers can read what is printed now; after an addition it is renewed."""
     stored = (REFERENCE / "json" / output.file).read_text("utf-8")
-    assert checked_text(output, stored) == stored, (
-        "run: python -m appliance.cli.schemas.output_reference"
-    )
+    assert checked_text(output, stored) == stored, "run: python -m appliance.cli.output_reference"
 
 
 def test_the_page_and_the_set_of_files_are_current() -> None:
     """Each schema has its file, and the page has each schema."""
     assert sorted(p.name for p in (REFERENCE / "json").iterdir()) == sorted(o.file for o in OUTPUTS)
     assert (REFERENCE / "json-output.md").read_text("utf-8") == page(), (
-        "run: python -m appliance.cli.schemas.output_reference"
+        "run: python -m appliance.cli.output_reference"
     )
 
 
@@ -188,3 +195,81 @@ def test_every_pinned_output_is_as_its_schema_says() -> None:
     assert not faults, "\n".join(faults[:20])
     assert checked >= {"status", "status-profile", "list", "show", "operation", "result", "error"}
     assert checked >= {"apply", "version", "config", "profile-validate", "file", "baseline"}
+
+
+STATUS = next(output for output in OUTPUTS if output.name == "status").schema()
+Change = Callable[[dict[str, Any]], object]
+
+
+def changed(change: Change) -> Schema:
+    """The status schema with a change to its definitions."""
+    schema = copy.deepcopy(STATUS)
+    change(schema["$defs"])
+    return schema
+
+
+def properties(definitions: dict[str, Any], name: str) -> dict[str, Any]:
+    found: dict[str, Any] = definitions[name]["properties"]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda d: properties(d, "ProfileRow").pop("mark"), "mark of"),
+        (lambda d: properties(d, "ProfileRow").update(name={"type": "integer"}), "another type"),
+        (
+            lambda d: properties(d, "ProfileRow").update(name={"type": ["string", "null"]}),
+            "name of each",
+        ),
+        (lambda d: d["ProfileRow"]["required"].remove("name"), "name of"),
+        (lambda d: properties(d, "ProfileRow")["state"]["enum"].remove("serving"), "serving"),
+        (
+            lambda d: properties(d, "ProfileRow").update(name={"enum": [1, 2]}),
+            "name of each part of profiles of the document has another type",
+        ),
+        (lambda d: properties(d, "HolderRow").pop("pid"), "pid of"),
+        (
+            lambda d: properties(d, "VramNeed")["gpus"].pop("additionalProperties"),
+            "each part of gpus",
+        ),
+        (lambda d: properties(d, "GpuRow").update(holders={"type": "null"}), "alternatives"),
+    ],
+)
+def test_a_change_that_breaks_readers_is_told(change: Change, told: str) -> None:
+    """A key that goes, or has another type, or may be missing, is found wherever it is."""
+    assert told in " | ".join(breaking_changes(STATUS, changed(change)))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda d: properties(d, "ProfileRow").update(colour={"type": "string"}),
+        lambda d: d["ProfileRow"]["required"].append("note"),
+        lambda d: properties(d, "ProfileRow")["state"]["enum"].append("dreaming"),
+        lambda d: properties(d, "ProfileRow").update(name={"enum": ["a", "b"]}),
+        lambda d: d["ProfileRow"].update(description="Other words."),
+        lambda d: d.update(Unused={"type": "object"}),
+    ],
+    ids=[
+        "a key",
+        "never missing",
+        "a word",
+        "an enumeration where a text was",
+        "a description",
+        "a type",
+    ],
+)
+def test_an_addition_passes(change: Change) -> None:
+    """New keys, words and descriptions break nobody, nor does a list of the words that a text can be."""
+    assert breaking_changes(STATUS, changed(change)) == []
+
+
+def test_a_breaking_change_needs_another_version() -> None:
+    """The generator writes no file that breaks readers of the same version, and one of the next."""
+    stored = checked_text(OutputSchema(name="x", printed_by=("x",), kind=list[int]), None)
+    other = OutputSchema(name="x", printed_by=("x",), kind=list[str])
+    with pytest.raises(BreakingChangeError, match="each part of the document has another type"):
+        checked_text(other, stored)
+    second = OutputSchema(name="x", printed_by=("x",), kind=list[str], version=2)
+    assert '"urn:appliance:json:x:2"' in checked_text(second, stored)
