@@ -1,6 +1,7 @@
 """Types of the documents that the command itself puts together; the others have theirs where they are made."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final, Literal, NotRequired, TypedDict
 
 from appliance.alerts.book import PlannedWindow, Silence
@@ -21,7 +22,7 @@ from appliance.model.profile import (
 from appliance.profiles.foreign.server_command import DispositionKind, PartKind
 from appliance.speed.bench_comparison import Winner
 from appliance.speed.bench_plan import Workload
-from appliance.speed.bench_rows import ReachedConcurrency, RequestRow
+from appliance.speed.bench_rows import LevelRates, RequestRow
 from appliance.speed.speeds import (
     BaselineReport,
     PromptBaseline,
@@ -408,7 +409,8 @@ FORMS: Final[Mapping[type, object]] = {Claim: list[str]}
 """Types in place of others, which documents have in another form: sorted devices of a claim."""
 
 
-class Latencies(TypedDict):
+@dataclass(frozen=True, kw_only=True)
+class Latencies:
     """Latencies of requests in milliseconds; None: no request has one."""
 
     mean_ttft_ms: float | None
@@ -441,6 +443,7 @@ class Latencies(TypedDict):
     p99_e2el_ms: float | None
 
 
+@dataclass(frozen=True, kw_only=True)
 class ServeFigures(Latencies):
     """Figures of the requests of one concurrency, in the names of ``vllm bench serve``."""
 
@@ -470,6 +473,7 @@ class ServeFigures(Latencies):
     """Most requests that were in flight at once."""
 
 
+@dataclass(frozen=True, kw_only=True)
 class ServeDocument(ServeFigures):
     """The same with the raw times of each request, in the order of the rows."""
 
@@ -485,7 +489,8 @@ class ServeDocument(ServeFigures):
     """Reason why the request failed; empty: it did not fail."""
 
 
-class DepthRow(TypedDict):
+@dataclass(frozen=True, kw_only=True)
+class DepthRow:
     """Row of llama-bench: of a prompt (`n_gen` is 0), or of decoding after one (`n_prompt` is 0)."""
 
     build_commit: str
@@ -504,7 +509,8 @@ class DepthRow(TypedDict):
     samples_ts: list[float]
 
 
-class SingleRates(TypedDict):
+@dataclass(frozen=True, kw_only=True)
+class SingleRates:
     """Rates of one request at a time."""
 
     tok_s: Mapping[str, float | None]
@@ -513,30 +519,18 @@ class SingleRates(TypedDict):
     """Mean over the tasks; None: nothing was measured."""
 
 
+@dataclass(frozen=True, kw_only=True)
 class SingleFigures(SingleRates, ServeFigures):
     """Figures of one request at a time."""
 
 
-class LevelFigures(ServeFigures):
+@dataclass(frozen=True, kw_only=True)
+class LevelFigures(ServeFigures, LevelRates):
     """Figures of one concurrency."""
 
-    concurrency: int
-    """Requests that were asked for at once."""
-    reached: ReachedConcurrency
-    requests: int
-    output_tokens: int
-    wall_s: float
-    """Sum over the runs of the level."""
-    effective_tok_s: float | None
-    """Rate of all requests together; None: none came to its end, likewise the next."""
-    per_task_tok_s: float | None
-    contention: float | None
-    """Share of a request's speed that it loses to those beside it; None: nothing was measured at concurrency 1."""
-    speedup: float | None
-    """Factor by which the same work is done sooner than one by one; None likewise."""
 
-
-class GpusAtWork(TypedDict):
+@dataclass(frozen=True, kw_only=True)
+class GpusAtWork:
     """GPUs of a profile while it was measured."""
 
     driver: str | None
@@ -544,7 +538,8 @@ class GpusAtWork(TypedDict):
     gpus: list[GpuEvidence]
 
 
-class BenchedProfile(TypedDict):
+@dataclass(frozen=True, kw_only=True)
+class BenchedProfile:
     """Figures of one profile."""
 
     name: str
@@ -568,7 +563,8 @@ class BenchedProfile(TypedDict):
     """After long prompts; empty: none was asked for."""
 
 
-class BenchComparison(TypedDict):
+@dataclass(frozen=True, kw_only=True)
+class BenchComparison:
     """Comparison of the first profile with another."""
 
     profiles: list[str]
@@ -588,7 +584,8 @@ class BenchComparison(TypedDict):
     why: str
 
 
-class BenchSection(TypedDict):
+@dataclass(frozen=True, kw_only=True)
+class BenchSection:
     """Figures that other tools have no name for."""
 
     format: int
@@ -615,13 +612,15 @@ class BenchSection(TypedDict):
     """Raw times of each request; times are from the beginning of the bench."""
 
 
+@dataclass(frozen=True, kw_only=True)
 class BenchDocument(ServeDocument):
     """Result of a bench: at the top that of the first profile's highest concurrency, as ``vllm bench serve`` saves it."""
 
     appliance: BenchSection
 
 
-class EmptyBenchDocument(TypedDict):
+@dataclass(frozen=True, kw_only=True)
+class EmptyBenchDocument:
     """Result of a bench that has asked nothing of the first profile."""
 
     appliance: BenchSection

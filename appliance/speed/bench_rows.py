@@ -246,10 +246,13 @@ class LevelRates:
     wall_s: float
     """Sum over the runs of the level."""
     effective_tok_s: float | None
+    """Rate of all requests together; None: none came to its end."""
     per_task_tok_s: float | None
+    """Mean rate of one request; None: none came to its end."""
     contention: float | None = None
-    """None: nothing was measured at concurrency 1; likewise for the next."""
+    """Share of a request's speed that it loses to those beside it; None: nothing was measured at concurrency 1."""
     speedup: float | None = None
+    """Factor by which the same work is done sooner than one by one; None: nothing was measured at concurrency 1."""
 
 
 def request_tok_s(row: RequestRow) -> float | None:
