@@ -17,9 +17,7 @@ from appliance import __version__
 from appliance.model.errors import ApplianceError
 from appliance.model.wording import short
 from appliance.routing.origin_policy import SameOriginPolicy
-from appliance.web.acting.box_actions import BoxActions
-from appliance.web.acting.prompt_trials import PromptTrials
-from appliance.web.acting.request_operator import RequestOperators
+from appliance.web.actions import BoxActions, PromptTrials
 from appliance.web.api.alert_records import alert_records_router
 from appliance.web.api.answers import problems
 from appliance.web.api.buttons import button_router
@@ -30,13 +28,12 @@ from appliance.web.api.resources import api_router
 from appliance.web.api.stream import stream_router
 from appliance.web.box_documents import BoxSource
 from appliance.web.box_stream import BoxStream
+from appliance.web.guards import ReaderGuard, RequestGuard, RequestOperators
 from appliance.web.metrics.metrics_routes import metrics_router
 from appliance.web.page.form_routes import SignedIn
 from appliance.web.page.page_documents import FocusSource
 from appliance.web.page.page_routes import page_router
 from appliance.web.problem import ProblemError, problem_of, problem_of_error, problem_response
-from appliance.web.reader_guard import ReaderGuard
-from appliance.web.request_guard import RequestGuard
 
 OPENAPI_PATH: Final = "/api/v1/openapi.json"
 _DESCRIPTION: Final = (

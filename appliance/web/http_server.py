@@ -30,7 +30,7 @@ from uvicorn import Config, Server
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from appliance.routing.fair_share import Share, ShareUse, choose_evictions
-from appliance.web.open_addresses import Endpoint, is_of_this_machine
+from appliance.web.guards import Endpoint, is_of_this_machine
 from appliance.web.problem import PROBLEM_TYPE, ProblemDocument, problem_body, problem_of
 
 HEAD_S: Final = 10.0

@@ -18,12 +18,11 @@ from appliance.system.daemon_clients import TokenOwners
 from appliance.system.garbage import freeze_garbage
 from appliance.system.kernel.peers import Peers
 from appliance.system.systemd.daemon import Readiness, inherited_sockets
-from appliance.web.acting.box_actions import SocketBoxActions
-from appliance.web.acting.prompt_trials import GatewayTrials
+from appliance.web.actions import GatewayTrials, SocketBoxActions
 from appliance.web.application import make_application
+from appliance.web.guards import OpenAddresses
 from appliance.web.http_server import WebServer
 from appliance.web.live_box import LiveBox
-from appliance.web.open_addresses import OpenAddresses
 from appliance.web.page.live_focus import LiveFocus
 
 _log = logging.getLogger(__name__)

@@ -6,7 +6,7 @@ from typing import Final
 from appliance.model.errors import ApplianceError, PermissionDeniedError
 from appliance.model.operators import TokenOperator
 from appliance.model.record import Record
-from appliance.web.acting.box_actions import Begun
+from appliance.web.actions import Begun
 from appliance.wire.control_events import AcceptedEvent
 from appliance.wire.conversation import ActingRequest, ResultEvent
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 import pytest
 
 from appliance.model.operations import Phase
-from appliance.web.open_addresses import ASK_EVERY_S
+from appliance.web.guards import ASK_EVERY_S
 from tests.system.fleet import Fleet
 from tests.system.intrusion import described, intrude, succeeded
 from tests.system.rig import Box, Image

@@ -14,10 +14,10 @@ from starlette.responses import JSONResponse
 from appliance.alerts.silences import LONGEST_SILENCE_S
 from appliance.model.record import Record
 from appliance.model.words import Mark
-from appliance.web.acting.box_actions import Begun, BoxActions
-from appliance.web.acting.request_operator import RequestOperator, operator_of_request
+from appliance.web.actions import Begun, BoxActions
 from appliance.web.api import answer_examples
 from appliance.web.api.answers import problems
+from appliance.web.guards import RequestOperator, operator_of_request
 from appliance.web.problem import ProblemError
 from appliance.wire.alert_requests import (
     SILENCE_S,

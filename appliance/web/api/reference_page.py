@@ -11,7 +11,7 @@ from typing import Any, Final
 from fastapi import FastAPI
 
 from appliance.routing.origin_policy import SameOriginPolicy
-from appliance.web.acting.box_actions import SocketBoxActions
+from appliance.web.actions import SocketBoxActions
 from appliance.web.api.answers import SCHEMAS
 from appliance.web.application import make_application
 from appliance.web.live_box import LiveBox

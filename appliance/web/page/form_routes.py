@@ -31,7 +31,7 @@ from appliance.model.errors import (
 from appliance.model.names import is_request_id
 from appliance.model.wording import printable
 from appliance.model.words import Mark
-from appliance.web.acting.box_actions import BoxActions
+from appliance.web.actions import BoxActions
 from appliance.web.page.page_renderer import OperatorView, PageRenderer
 from appliance.web.page.page_sessions import LASTS_S, Session, Sessions
 from appliance.wire.alert_requests import AckRequest, SilenceRequest

@@ -8,8 +8,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 
 from appliance.presentation.box_texts import by_interest
-from appliance.web.acting.box_actions import BoxActions
-from appliance.web.acting.prompt_trials import PromptTrials
+from appliance.web.actions import BoxActions, PromptTrials
 from appliance.web.box_documents import BoxDocuments, BoxSource
 from appliance.web.page.form_routes import PAGE, SignedIn, form_router, operator_view
 from appliance.web.page.page_documents import FocusSource, PageDocuments

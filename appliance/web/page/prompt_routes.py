@@ -21,8 +21,7 @@ from starlette.responses import (
 from appliance.model.errors import ApplianceError, BadRequestError
 from appliance.model.names import is_profile_name
 from appliance.model.wording import printable
-from appliance.web.acting.box_actions import BoxActions
-from appliance.web.acting.prompt_trials import MOST_PROMPT, PromptTrials
+from appliance.web.actions import MOST_PROMPT, BoxActions, PromptTrials
 from appliance.web.page.form_routes import LOGIN, Fields, SignedIn, own_form
 from appliance.web.page.page_renderer import PageRenderer
 

@@ -12,7 +12,7 @@ from starlette.routing import Route, Router
 from appliance.routing.origin_policy import SameOriginPolicy
 from appliance.web.application import make_application
 from appliance.web.box_documents import BoxDocuments
-from appliance.web.request_guard import MOST_BODY, SECURITY_HEADERS
+from appliance.web.guards import MOST_BODY, SECURITY_HEADERS
 from tests.fakes.fixed_box import FixedBox, FixedFocus, browse
 from tests.fakes.operator_actions import FakeBoxActions
 

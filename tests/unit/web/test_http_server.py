@@ -15,6 +15,7 @@ from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 
 from appliance.model.gateway import is_loopback
+from appliance.web.guards import Endpoint
 from appliance.web.http_server import (
     MOST_CONNECTIONS,
     MOST_OF_OTHERS,
@@ -22,7 +23,6 @@ from appliance.web.http_server import (
     OwnerOf,
     WebServer,
 )
-from appliance.web.open_addresses import Endpoint
 from tests.waiting import PATIENCE_S
 
 GET = b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n"

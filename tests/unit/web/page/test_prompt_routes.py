@@ -10,7 +10,7 @@ import pytest
 
 from appliance.model.errors import ApplianceError, BackendError, BusyError
 from appliance.routing.origin_policy import SameOriginPolicy
-from appliance.web.acting.prompt_trials import MOST_PROMPT
+from appliance.web.actions import MOST_PROMPT
 from appliance.web.application import make_application
 from appliance.web.box_documents import BoxDocuments
 from tests.fakes.fixed_box import FixedBox, FixedFocus, browse

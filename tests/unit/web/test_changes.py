@@ -32,7 +32,7 @@ from appliance.wire.conversation import ErrorEvent, RequestRefusedError, ResultE
 from tests.fakes.fixed_box import FixedBox, FixedFocus, browse
 from tests.fakes.operator_actions import TOKEN, FakeBoxActions, ProbeBegun
 
-HOW_TO = Path(__file__).parents[4] / "docs/how-to/act-with-a-token.md"
+HOW_TO = Path(__file__).parents[3] / "docs/how-to/act-with-a-token.md"
 BEARER = {"authorization": f"Bearer {TOKEN}"}
 CHANGES: Mapping[str, tuple[str, str, Mapping[str, object] | None, Record, int]] = {
     "switch": ("POST", "/switch", {"profile": "genesis"}, SwitchRequest("genesis"), 202),

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from appliance.model.errors import ApplianceError, BackendError, BusyError
-from appliance.web.acting.prompt_trials import MOST_TRIALS, GatewayTrials
+from appliance.web.actions import MOST_TRIALS, GatewayTrials
 from tests.fakes.engine_server import EVENTS, LAST, EngineServer, Talk, answering, chunk, sized
 from tests.waiting import until
 
