@@ -89,7 +89,7 @@ class GatewayFiles:
         return [
             name
             for name, profile in sorted(catalogue.items())
-            if profile.engine_key_file and self._is_late(name, profile.engine_key_file)
+            if (path := profile.handling.engine_key_file) and self._is_late(name, path)
         ]
 
     def _is_late(self, profile: str, path: str) -> bool:

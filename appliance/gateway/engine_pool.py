@@ -594,4 +594,7 @@ def own_head_lines(routed: Routed) -> bytes:
 
 
 def _body_changes(routed: Routed, model: str | None) -> BodyChanges:
-    return compile_changes(model=model, set_=routed.set_parameters, strip=routed.strip_parameters)
+    handling = routed.handling
+    return compile_changes(
+        model=model, set_=handling.set_parameters, strip=handling.strip_parameters
+    )

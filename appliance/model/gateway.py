@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Final
 
 from appliance.model.paths import REQUEST_SOCKET, STATE_DIR
-from appliance.model.profile import Endpoint
+from appliance.model.profile import Endpoint, Handling
 
 LOOPBACK_ADDRESSES: Final = ("127.0.0.1", "::1")
 """Addresses to listen on where the settings name none: many clients try ``::1`` first for ``localhost``,
@@ -67,16 +67,9 @@ class Routed:
     exclusive: bool = True
     """Whether the profile owns a device alone; a profile without this is the default only when no
     other exists."""
-    set_parameters: Mapping[str, object] = field(default_factory=dict)
-    """Request parameters that are set whatever the client sends; dots reach into objects."""
-    strip_parameters: tuple[str, ...] = ()
-    """Request parameters that the gateway removes."""
-    on_request: bool = False
-    """Whether a request for the profile may cause a switch to it."""
+    handling: Handling = field(default_factory=Handling)
     engine_key: str | None = field(default=None, repr=False)
     """Bearer token for the engine, never shown; None: the engine wants none."""
-    engine_key_file: str | None = None
-    """Path of the file with it, which root alone may read; None: as above."""
     card: ModelCard = field(default_factory=ModelCard)
 
 

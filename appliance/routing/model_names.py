@@ -74,11 +74,8 @@ def routed(applied: Applied, engine_key: str | None = None) -> Routed:
         adapters={adapter.name: names[0] for adapter in applied.adapters},
         endpoint=applied.endpoint,
         exclusive=bool(applied.claim.devices),
-        set_parameters=applied.handling.set_parameters,
-        strip_parameters=applied.handling.strip_parameters,
-        on_request=applied.handling.on_request,
+        handling=applied.handling,
         engine_key=engine_key,
-        engine_key_file=applied.handling.engine_key_file,
         card=ModelCard(
             created_unix_s=applied.file_unix_s,
             context_tokens=applied.context_tokens,
@@ -210,7 +207,7 @@ def readiness(profile: Routed, state: State, *, may_switch: bool = False) -> boo
         return False
     if standing is Standing.SERVING:
         return True
-    return False if may_switch and profile.on_request else _not_active(profile, state)
+    return False if may_switch and profile.handling.on_request else _not_active(profile, state)
 
 
 def _not_active(profile: Routed, state: State) -> Refusal:
@@ -368,7 +365,7 @@ def _entry(name: str, profile: Routed, state: State, unresponsive: Collection[st
         "profile": profile.name,
         "served": list(profile.served),
         "state": shown,
-        "on_request": profile.on_request,
+        "on_request": profile.handling.on_request,
     }
     if card.context_tokens is not None:
         entry |= {

@@ -8,7 +8,7 @@ from appliance.gateway.relay import Relay
 from appliance.gateway.routing_table import RoutingTable
 from appliance.gateway.supervisor_commands import RequestList
 from appliance.model.gateway import Key, Refusal, Routed, Standing, State
-from appliance.model.profile import Endpoint
+from appliance.model.profile import Endpoint, Handling
 
 ANA = Key(name="ana", may_switch=True)
 BEA = Key(name="bea")
@@ -21,7 +21,7 @@ def routed(name: str, *, on_request: bool = False, port: int = 9000) -> Routed:
         served=(f"{name}-chat",),
         engine_name=name,
         endpoint=Endpoint(port=port),
-        on_request=on_request,
+        handling=Handling(on_request=on_request),
     )
 
 

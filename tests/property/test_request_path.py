@@ -19,7 +19,7 @@ from appliance.gateway.meter import Meter
 from appliance.gateway.relay import Relay
 from appliance.gateway.routing_table import RoutingTable
 from appliance.model.gateway import Limits, Routed, Standing, State
-from appliance.model.profile import Endpoint
+from appliance.model.profile import Endpoint, Handling
 from appliance.routing import json_body, json_scanner
 from tests.fakes.zstd import zstd
 from tests.fuzz.answers import Told, read_answers
@@ -179,7 +179,7 @@ def stage(request: pytest.FixtureRequest) -> Iterator[Stage]:
         served=(),
         engine_name="m",
         endpoint=Endpoint(port=1),
-        set_parameters=request.param,
+        handling=Handling(set_parameters=request.param),
     )
 
     async def relay() -> Relay:

@@ -234,9 +234,7 @@ def test_what_is_applied_is_what_is_routed() -> None:
         engine_names={"m": "m", "default": "m", "x": "x"},
         endpoint=Endpoint(port=9),
         exclusive=True,
-        set_parameters={"n": 1},
-        strip_parameters=("a",),
-        on_request=True,
+        handling=handling,
         engine_key="s3cret",
         card=ModelCard(
             created_unix_s=5, context_tokens=8, capabilities={"tools": True, "vision": False}

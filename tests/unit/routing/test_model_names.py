@@ -3,7 +3,7 @@
 import pytest
 
 from appliance.model.gateway import Key, Refusal, Routed, Standing, State
-from appliance.model.profile import Endpoint
+from appliance.model.profile import Endpoint, Handling
 from appliance.routing.model_names import ModelDirectory, default_profile, readiness
 
 
@@ -15,7 +15,7 @@ def routed(name: str, *served: str, exclusive: bool = True, on_request: bool = F
         engine_name=f"engine-{name}",
         endpoint=Endpoint(port=8022),
         exclusive=exclusive,
-        on_request=on_request,
+        handling=Handling(on_request=on_request),
     )
 
 

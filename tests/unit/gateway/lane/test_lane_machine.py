@@ -27,7 +27,7 @@ from appliance.gateway.meter import Meter
 from appliance.gateway.relay import Relay
 from appliance.gateway.routing_table import RoutingTable
 from appliance.model.gateway import Routed, Standing, State
-from appliance.model.profile import Endpoint
+from appliance.model.profile import Endpoint, Handling
 from appliance.wire.lane import (
     TOKEN_HEADER,
     LaneBusy,
@@ -94,7 +94,7 @@ class LaneMachine(RuleBasedStateMachine):
                 served=(),
                 engine_name=_DOWN,
                 endpoint=Endpoint(port=1),
-                on_request=True,
+                handling=Handling(on_request=True),
             )
             self.table = RoutingTable(catalogue)
             self.table.take(_SERVES)

@@ -12,7 +12,7 @@ import pytest
 from appliance.gateway.lane import MOST_RESPONSE_BYTES, REQUEST_ARRIVED
 from appliance.model.errors import LaneBusyError
 from appliance.model.gateway import Routed, Standing, State
-from appliance.model.profile import Endpoint
+from appliance.model.profile import Endpoint, Handling
 from appliance.wire.lane import LaneOutcome
 from tests.fakes.engine_server import EVENTS, LAST, Script, Talk, answering, chunk, sized
 from tests.unit.gateway.lane.lane_rig import BODY, CHAT, LaneRig, lane_rigged, whole
@@ -139,7 +139,7 @@ async def test_a_probe_yields_to_a_request_that_waits(tmp_path: Path) -> None:
             served=(),
             engine_name="aeon",
             endpoint=Endpoint(port=1),
-            on_request=True,
+            handling=Handling(on_request=True),
         )
         rig.relay_rig.table.adopt({**rig.relay_rig.table.catalogue, "aeon": sleeper})
         async with rig.lane.send("genesis", CHAT, BODY, timeout_s=20) as response:

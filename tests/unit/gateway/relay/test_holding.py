@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from appliance.model.gateway import Routed, Standing, State
-from appliance.model.profile import Endpoint
+from appliance.model.profile import Endpoint, Handling
 from tests.fakes.engine_server import CHUNKED, EVENTS, LAST, Talk, answering, chunk, sized
 from tests.unit.gateway.relay.rig import QUICK, Answer, Caller, Rig, get, post, rigged
 from tests.waiting import settle, until
@@ -186,7 +186,7 @@ async def test_wishes() -> None:
     """A request for a profile that is down asks for a switch, and waits for it."""
     async with rigged(answering(sized(b"{}"))) as rig:
         wished: list[str] = []
-        on_request = replace(rig.table.catalogue["genesis"], on_request=True)
+        on_request = replace(rig.table.catalogue["genesis"], handling=Handling(on_request=True))
         rig.table.adopt({"genesis": on_request})
         rig.table.request_switch = lambda profile, _key: wished.append(profile.name)
         rig.tell(Standing.DOWN)
@@ -201,7 +201,9 @@ async def test_wishes() -> None:
 async def test_changes_before_anybody_looks() -> None:
     """A change in the very moment in which a request is held is not missed."""
     async with rigged(answering(sized(b"{}"))) as rig:
-        rig.table.adopt({"genesis": replace(rig.table.catalogue["genesis"], on_request=True)})
+        rig.table.adopt(
+            {"genesis": replace(rig.table.catalogue["genesis"], handling=Handling(on_request=True))}
+        )
         rig.tell(Standing.DOWN)
         rig.table.request_switch = lambda _profile, _key: rig.tell(Standing.SERVING)
         assert (await rig.ask(post())).status == 200
@@ -210,7 +212,9 @@ async def test_changes_before_anybody_looks() -> None:
 async def test_changes_while_somebody_looks() -> None:
     """A change while held requests are routed anew is not missed."""
     async with rigged(answering(sized(b"{}"))) as rig:
-        catalogue = {"genesis": replace(rig.table.catalogue["genesis"], on_request=True)}
+        catalogue = {
+            "genesis": replace(rig.table.catalogue["genesis"], handling=Handling(on_request=True))
+        }
         rig.table.adopt(catalogue)
         rig.tell(Standing.DOWN)
         caller = await asked(rig, post())

@@ -3,7 +3,7 @@
 import pytest
 
 from appliance.model.gateway import Limits, Routed, Standing, State
-from appliance.model.profile import Endpoint
+from appliance.model.profile import Endpoint, Handling
 from tests.fakes.engine_server import answering, sized
 from tests.unit.gateway.relay.rig import Rig, get, post, rigged
 from tests.waiting import until
@@ -19,7 +19,11 @@ UNREADY = {
     "failed": State(committed=("genesis",), failed=frozenset({"genesis"})),
 }
 BETA = Routed(
-    name="beta", served=("b*",), engine_name="beta", endpoint=Endpoint(port=1), on_request=True
+    name="beta",
+    served=("b*",),
+    engine_name="beta",
+    endpoint=Endpoint(port=1),
+    handling=Handling(on_request=True),
 )
 
 

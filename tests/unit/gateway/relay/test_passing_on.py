@@ -82,8 +82,10 @@ async def test_what_the_engine_gets() -> None:
         served=("claude-*",),
         engine_name="qwen",
         endpoint=Endpoint(port=1),
-        set_parameters={"chat_template_kwargs.enable_thinking": False},
-        strip_parameters=("top_k",),
+        handling=Handling(
+            set_parameters={"chat_template_kwargs.enable_thinking": False},
+            strip_parameters=("top_k",),
+        ),
         engine_key="sesame",
     )
     async with rigged(answering(sized(b"{}")), profile=profile) as rig:
@@ -114,7 +116,7 @@ async def test_bodies_that_say_they_are_no_json(headers: str) -> None:
         served=(),
         engine_name="genesis",
         endpoint=Endpoint(port=1),
-        strip_parameters=("secret",),
+        handling=Handling(strip_parameters=("secret",)),
     )
     async with rigged(answering(sized(b"{}")), profile=profile) as rig:
         for path in ("/v1/chat/completions", "/apply-template"):
