@@ -9,13 +9,12 @@ and every call is a step. The module is long, because each step reads and change
 """
 
 import asyncio
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Protocol
 
 from appliance.gateway.engine_pool import EngineConnection, Upstream
 from appliance.gateway.event_loop import guarded
-from appliance.gateway.relay import REROUTED, Observation, Relay, RequestProgress
+from appliance.gateway.relay import REROUTED, Observation, Relay
 from appliance.gateway.reply import TAIL_BYTES, Reply, ReplyClient, ReplyStage
 from appliance.gateway.request_body import Scan, body_refusal, parse_body, parse_body_in_steps
 from appliance.gateway.request_head import RequestHead, build_engine_head
@@ -32,6 +31,7 @@ from appliance.routing.refusals import (
     model_not_ready,
     websocket_refused,
 )
+from appliance.wire.gateway import ClientRequestRow
 
 _RETRY_S: Final = 0.1
 """Pause between two attempts to connect, until the supervisor has sent a new state."""
@@ -101,22 +101,6 @@ class ExchangeClient(ReplyClient, Protocol):
     def leave(self, exchange: "Exchange") -> None:
         """Break the connection, unless it has gone on to another request."""
         ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RequestSummary:
-    """Summary of a request for people: neither prompt nor completion, nor any text of the client's."""
-
-    profile: str
-    api: Api
-    key: str | None
-    """Name of the client's key; None: it needs none."""
-    state: str
-    """``held``, ``sent`` (no byte of the response yet), ``answering`` or ``tunnel`` (a websocket)."""
-    streams: bool
-    progress: RequestProgress
-    tokens: int | None
-    """Output tokens so far, as the response itself tells; None: it does not."""
 
 
 class Exchange:
@@ -201,22 +185,28 @@ class Exchange:
             return None
         return self._observation.progress().age_s
 
-    def summary(self) -> "RequestSummary | None":
-        """Return the summary of the request; None: it is not routed yet, or over."""
+    def row(self, request_id: str) -> ClientRequestRow | None:
+        """Return the request as people see it, without any text of the client; None: not routed yet, or over."""
         if self._observation is None or self._state in {_START, _OVER}:
             return None
         api = self._head.path_class.api
         # Anthropic's streams begin with a count that is not of what has come.
         counts = self._reply is not None and api is not Api.ANTHROPIC
-        return RequestSummary(
-            profile=self._observed_profile,
-            api=api,
-            key=None if self.key is None else self.key.name,
-            state=_SHOWN[self._state],
-            streams=self.streams,
-            progress=self._observation.progress(),
-            tokens=parse_output_tokens(self.reply.tail()) if counts else None,
-        )
+        progress = self._observation.progress()
+        waited_s = progress.waited_s
+        return {
+            "id": request_id,
+            "profile": self._observed_profile,
+            "api": api.value,
+            "key": None if self.key is None else self.key.name,
+            "state": _SHOWN[self._state],
+            "streams": self.streams,
+            "age_s": round(progress.age_s, 1),
+            "waited_s": None if waited_s is None else round(waited_s, 1),
+            "pieces": progress.pieces,
+            "bytes": progress.size_bytes,
+            "tokens": parse_output_tokens(self.reply.tail()) if counts else None,
+        }
 
     @property
     def reply(self) -> Reply:

@@ -7,13 +7,13 @@ nothing. Ids are of this process: another one never takes one of them for a requ
 
 import logging
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain, count
 from time import monotonic
 from typing import Final, assert_never
 from weakref import WeakKeyDictionary
 
-from appliance.gateway.exchange import Exchange, RequestSummary
+from appliance.gateway.exchange import Exchange
 from appliance.gateway.handover import Traffic
 from appliance.gateway.meter import Meter
 from appliance.gateway.relay import Relay
@@ -21,6 +21,8 @@ from appliance.gateway.routing_table import RoutingTable
 from appliance.model.journal_events import JournalEvent, event_fields
 from appliance.routing.refusals import REQUEST_CANCELLED
 from appliance.wire.gateway import (
+    ClientRequestRow,
+    ClientRequestsDocument,
     CutCommand,
     DrainCommand,
     GatewayAnswer,
@@ -47,25 +49,20 @@ class RequestList:
         self._prefix = os.urandom(3).hex()
         self._numbers = count(1)
 
-    def document(self) -> Mapping[str, object]:
-        """Return the oldest requests, and how many were left off, for JSON."""
+    def document(self) -> ClientRequestsDocument:
+        """Return the oldest requests, and how many were left off."""
         ages = [(age_s, one) for one in self._exchanges() if (age_s := one.age_s) is not None]
         ages.sort(key=lambda each: -each[0])
-        rows = [
-            _row(self._id(exchange), summary)
-            for _, exchange in ages[:MOST_LISTED]
-            if (summary := exchange.summary()) is not None
-        ]
+        listed = [exchange for _, exchange in ages[:MOST_LISTED]]
+        rows = [row for one in listed if (row := one.row(self._id(one))) is not None]
         return {"requests": rows, "left_off": len(ages) - len(rows)}
 
-    def cut(self, wanted: str) -> Mapping[str, object] | None:
+    def cut(self, wanted: str) -> ClientRequestRow | None:
         """End a request with an error for its client; return its row, None: it is over."""
         exchange = next((one for one in self._exchanges() if self._ids.get(one) == wanted), None)
-        summary = None if exchange is None else exchange.summary()
-        if exchange is None or summary is None:
-            return None
-        row = _row(wanted, summary)
-        exchange.cut(REQUEST_CANCELLED)
+        row = None if exchange is None else exchange.row(wanted)
+        if exchange is not None and row is not None:
+            exchange.cut(REQUEST_CANCELLED)
         return row
 
     def _id(self, exchange: Exchange) -> str:
@@ -75,23 +72,6 @@ class RequestList:
         upstreams = self._relay.upstreams.values()
         requests = chain(self._relay.hold_queue.requests(), *(one.in_flight for one in upstreams))
         return (one for one in requests if isinstance(one, Exchange))
-
-
-def _row(request_id: str, summary: RequestSummary) -> Mapping[str, object]:
-    progress, waited_s = summary.progress, summary.progress.waited_s
-    return {
-        "id": request_id,
-        "profile": summary.profile,
-        "api": summary.api.value,
-        "key": summary.key,
-        "state": summary.state,
-        "streams": summary.streams,
-        "age_s": round(progress.age_s, 1),
-        "waited_s": None if waited_s is None else round(waited_s, 1),
-        "pieces": progress.pieces,
-        "bytes": progress.size_bytes,
-        "tokens": summary.tokens,
-    }
 
 
 _log = logging.getLogger(__name__)

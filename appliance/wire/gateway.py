@@ -24,7 +24,7 @@ The state is kept in this form in the gateway's own file, too.
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, TypedDict
 
 from appliance.model.gateway import Standing, State
 from appliance.model.json_reader import parse_object
@@ -92,6 +92,40 @@ GatewayCommand = (
     | CutCommand
     | ReloadCommand
 )
+
+
+class ClientRequestRow(TypedDict):
+    """Request of a client; neither its prompt nor its answer is told."""
+
+    id: str
+    profile: str
+    """Profile that it was routed to."""
+    api: str
+    """`chat`, `completions`, `responses`, `anthropic` or `other`."""
+    key: str | None
+    """Name of the client's key; null: it came without one."""
+    state: str
+    """`held`, `sent` (the engine has sent nothing yet), `answering` or `tunnel` (a websocket)."""
+    streams: bool
+    """Whether the client asks for a stream of events."""
+    age_s: float
+    """Time since it was routed to the profile."""
+    waited_s: float | None
+    """Time that it was held; null: it still is."""
+    pieces: int
+    """Pieces of the answer so far: most engines send a token a piece."""
+    bytes: int
+    tokens: int | None
+    """Output tokens so far, as the answer itself tells; null: it does not."""
+
+
+class ClientRequestsDocument(TypedDict):
+    """Requests in flight and held."""
+
+    requests: list[ClientRequestRow]
+    """At most 100, the oldest first."""
+    left_off: int
+    """Number of further ones."""
 
 
 class GatewayAnswer(Record):

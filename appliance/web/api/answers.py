@@ -20,6 +20,7 @@ from appliance.status.document import (
 )
 from appliance.web.problem import PROBLEM_TYPE, ProblemDocument
 from appliance.wire.alert_requests import AlertEvent
+from appliance.wire.gateway import ClientRequestsDocument
 from appliance.wire.health_socket import MeasuredEvent
 
 JSON: Final = "application/json"
@@ -89,40 +90,6 @@ class OutboxDocument(TypedDict):
 
     rows: list[OutboxRow]
     delivery: DeliveryReport
-
-
-class ClientRequestRow(TypedDict):
-    """Request of a client; neither its prompt nor its answer is told."""
-
-    id: str
-    profile: str
-    """Profile that it was routed to."""
-    api: str
-    """`chat`, `completions`, `responses`, `anthropic` or `other`."""
-    key: str | None
-    """Name of the client's key; null: it came without one."""
-    state: str
-    """`held`, `sent` (the engine has sent nothing yet), `answering` or `tunnel` (a websocket)."""
-    streams: bool
-    """Whether the client asks for a stream of events."""
-    age_s: float
-    """Time since it was routed to the profile."""
-    waited_s: float | None
-    """Time that it was held; null: it still is."""
-    pieces: int
-    """Pieces of the answer so far: most engines send a token a piece."""
-    bytes: int
-    tokens: int | None
-    """Output tokens so far, as the answer itself tells; null: it does not."""
-
-
-class ClientRequestsDocument(TypedDict):
-    """Requests in flight and held."""
-
-    requests: list[ClientRequestRow]
-    """At most 100, the oldest first."""
-    left_off: int
-    """Number of further ones."""
 
 
 class AlertsDocument(AlertSection):

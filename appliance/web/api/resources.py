@@ -11,7 +11,6 @@ from appliance.presentation.health_sections import speed_section, without_speeds
 from appliance.status.document import StatusDocument
 from appliance.web.api.answers import (
     AnswerExample,
-    ClientRequestsDocument,
     GpusDocument,
     LivenessDocument,
     ProfileDocument,
@@ -20,6 +19,7 @@ from appliance.web.api.answers import (
 )
 from appliance.web.box_documents import BoxDocuments, BoxSource
 from appliance.web.problem import ProblemError
+from appliance.wire.gateway import ClientRequestsDocument
 from appliance.wire.json_values import Json, objects_in, text_in, texts_in
 from appliance.wire.status_socket import ClientRequestsRequest
 

@@ -140,7 +140,7 @@ async def test_the_oldest_are_listed_and_the_rest_counted() -> None:
 
         def count(frame: FrameType, event: str, _: object) -> None:
             nonlocal summaries
-            summaries += event == "call" and frame.f_code is Exchange.summary.__code__
+            summaries += event == "call" and frame.f_code is Exchange.row.__code__
 
         sys.setprofile(count)
         try:
@@ -148,7 +148,7 @@ async def test_the_oldest_are_listed_and_the_rest_counted() -> None:
         finally:
             sys.setprofile(None)
         assert summaries == MOST_LISTED
-        assert len(found["requests"]) == MOST_LISTED  # type: ignore[arg-type]
+        assert len(found["requests"]) == MOST_LISTED
         assert found["left_off"] == 5
 
 
