@@ -175,9 +175,7 @@ class ResponseObserver:
         if output is None and timings is not None:
             output = timings.output_tokens
         error = fault or self._fault(output)
-        evaluated = (
-            0 if timings is None else timings.evaluated_tokens + (timings.cached_tokens or 0)
-        )
+        prompt = 0 if timings is None else timings.prompt_tokens
         cached = stream.cached_tokens
         if cached is None and timings is not None:
             cached = timings.cached_tokens
@@ -191,7 +189,7 @@ class ResponseObserver:
             sent_s=sent_s,
             arrivals_s=tuple(self._arrivals),
             ended_s=ended_s,
-            input_tokens=evaluated if stream.prompt_tokens is None else stream.prompt_tokens,
+            input_tokens=prompt if stream.prompt_tokens is None else stream.prompt_tokens,
             output_tokens=0 if error else output or 0,
             cached_tokens=cached,
             prefill_s=None if timings is None else timings.prefill_s,

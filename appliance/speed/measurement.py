@@ -16,7 +16,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Final
 
 from appliance.engines import ENGINES
-from appliance.engines.shared.engine import ResponseTimings, count
+from appliance.engines.shared.engine import count
 from appliance.model.json_reader import decode_json
 from appliance.model.measurements import ProbeOutcome, RawTimings, TimingSource
 from appliance.speed.event_stream import DONE, text_of_choice
@@ -103,7 +103,8 @@ class ObservedStream:
     """From the usage, as the next two; None: not told."""
     output_tokens: int | None = None
     cached_tokens: int | None = None
-    timings: ResponseTimings | None = None
+    timings: RawTimings | None = None
+    """Timings in the response itself; None: it has none."""
     ended: bool = False
     """Whether the engine has ended the response."""
     failed: bool = False
@@ -203,13 +204,13 @@ def piece_times(stream: ObservedStream, *, ended_s: float) -> PieceTimes | None:
         stream: The response.
         ended_s: Time at which it ended: its only token may have no text.
     """
-    timings, cached = stream.timings, _cached_tokens(stream)
-    if timings is None or cached is None or not stream.ended:
+    raw = None if stream.timings is None else _with_usage(stream.timings, stream)
+    if raw is None or raw.cached_tokens is None or raw.prefill_s is None or not stream.ended:
         return None
     return PieceTimes(
-        evaluated_tokens=timings.evaluated_tokens,
-        cached_tokens=cached,
-        prefill_s=timings.prefill_s,
+        evaluated_tokens=raw.prompt_tokens - raw.cached_tokens,
+        cached_tokens=raw.cached_tokens,
+        prefill_s=raw.prefill_s,
         ttft_s=(ended_s if stream.first_s is None else stream.first_s) - stream.sent_s,
     )
 
@@ -246,26 +247,15 @@ def _engine_times(stream: ObservedStream) -> RawTimings | None:
     timings = stream.timings
     if timings is None or timings.output_tokens < _FEWEST_TOKENS or not timings.decode_s:
         return None
-    cached = _cached_tokens(stream)
-    return RawTimings(
-        source=TimingSource.ENGINE,
-        prompt_tokens=timings.evaluated_tokens + (cached or 0),
-        cached_tokens=cached,
-        prefill_s=timings.prefill_s,
-        output_tokens=timings.output_tokens,
-        decoded_tokens=timings.output_tokens - 1,
-        decode_s=timings.decode_s,
-        drafted_tokens=timings.drafted_tokens,
-        accepted_tokens=timings.accepted_tokens,
-    )
+    return _with_usage(timings, stream)
 
 
-def _cached_tokens(stream: ObservedStream) -> int | None:
-    timings, prompt = stream.timings, stream.prompt_tokens
-    if timings is None or timings.cached_tokens is not None or prompt is None:
-        return None if timings is None else timings.cached_tokens
-    # The usage counts the whole prompt, the timings what was evaluated.
-    return max(0, prompt - timings.evaluated_tokens)
+def _with_usage(timings: RawTimings, stream: ObservedStream) -> RawTimings:
+    """Return an engine's timings; the usage counts the whole prompt where they count what was evaluated."""
+    if timings.cached_tokens is not None or stream.prompt_tokens is None:
+        return timings
+    cached = max(0, stream.prompt_tokens - timings.prompt_tokens)
+    return replace(timings, prompt_tokens=timings.prompt_tokens + cached, cached_tokens=cached)
 
 
 def _metrics_times(stream: ObservedStream, request: RequestCounters | None) -> RawTimings | None:

@@ -217,11 +217,12 @@ async def request(port: int, number: int) -> ClientTimes:
     finally:
         writer.close()
         await writer.wait_closed()
-    head_read, first_s, timings = response.head, stream.first_s, stream.timings
-    if head_read is None or head_read.status != 200 or first_s is None or timings is None:
+    head_read, first_s = response.head, stream.first_s
+    prefill_s = None if stream.timings is None else stream.timings.prefill_s
+    if head_read is None or head_read.status != 200 or first_s is None or prefill_s is None:
         sys.exit("no figures: a request of a client failed")
     ttft_s = first_s - sent_s
-    return ClientTimes(ttft_s=ttft_s, wait_s=ttft_s - timings.prefill_s)
+    return ClientTimes(ttft_s=ttft_s, wait_s=ttft_s - prefill_s)
 
 
 async def measure(

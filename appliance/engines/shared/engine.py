@@ -10,6 +10,7 @@ from appliance.engines.shared.option_table import NO_OPTIONS, OptionTable
 from appliance.engines.shared.refused_arguments import ArgumentRules
 from appliance.engines.shared.self_report import SelfReport
 from appliance.model.json_reader import decode_json
+from appliance.model.measurements import RawTimings
 from appliance.model.model_headers import Safetensors
 from appliance.model.profile_values import Gpus
 from appliance.model.running_facts import DeclaredFact
@@ -179,23 +180,6 @@ class Metrics:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ResponseTimings:
-    """Times of one request as its own response has them."""
-
-    evaluated_tokens: int
-    """Prompt tokens that were evaluated: those that the prefix cache did not hold."""
-    prefill_s: float
-    cached_tokens: int | None
-    """None: the response does not say."""
-    output_tokens: int
-    decode_s: float
-    """From the first output token to the last: one token fewer than `output_tokens`."""
-    drafted_tokens: int | None
-    """None: the response does not say, as for the next."""
-    accepted_tokens: int | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class VersionPage:
     """Page of an engine that has its version, as JSON."""
 
@@ -237,8 +221,9 @@ class Probing:
     which the engine generates exactly as many tokens and reuses no cached prompt."""
     chat_parameters: Mapping[str, object] = field(default_factory=lambda: _NO_THINKING)
     """Further parameters of a chat request: the template writes no thinking."""
-    timings: Callable[[Mapping[str, object]], ResponseTimings | None] = lambda _event: None
-    """Function that reads the timings in one event of a response; None: it has none."""
+    timings: Callable[[Mapping[str, object]], RawTimings | None] = lambda _event: None
+    """Function that reads the timings in one event of a response; None: it has none. What the event says of cached
+    tokens counts as part of the prompt; an event that says nothing of them has the evaluated tokens alone."""
     piece_parameters: Mapping[str, object] | None = None
     """Further parameters of a request whose prompt goes on where that of the one before ended: the
     engine evaluates only the rest, its timings say how much that was, and it completes texts

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from appliance.engines.shared.engine import Metrics, Probing, ResponseTimings, count, seconds
+from appliance.engines.shared.engine import Metrics, Probing, count, seconds
 from appliance.engines.shared.invocation import model_named
 from appliance.engines.shared.self_report import (
     Nonsense,
@@ -27,6 +27,7 @@ from appliance.engines.shared.self_report import (
     version_words,
 )
 from appliance.model.json_reader import decode_json
+from appliance.model.measurements import RawTimings, TimingSource
 from appliance.model.running_facts import DeclaredFact, ReportedFact, Topic
 
 TELLING_LEVEL: Final = "4"
@@ -261,7 +262,7 @@ def _exact_length(output_tokens: int, _salt: str) -> Mapping[str, object]:
     return {"n_predict": output_tokens, "ignore_eos": True, "cache_prompt": False}
 
 
-def timings_in(event: Mapping[str, object]) -> ResponseTimings | None:
+def timings_in(event: Mapping[str, object]) -> RawTimings | None:
     """Return the member ``timings`` of a response's last event (server-task.cpp, result_timings).
 
     ``predicted_ms`` begins with the first token, and so covers one token fewer than
@@ -276,11 +277,14 @@ def timings_in(event: Mapping[str, object]) -> ResponseTimings | None:
     decode_s = seconds(timings.get("predicted_ms"))
     if evaluated is None or predicted is None or prefill_s is None or decode_s is None:
         return None
-    return ResponseTimings(
-        evaluated_tokens=evaluated,
+    cached = count(timings.get("cache_n"))
+    return RawTimings(
+        source=TimingSource.ENGINE,
+        prompt_tokens=evaluated + (cached or 0),
+        cached_tokens=cached,
         prefill_s=prefill_s,
-        cached_tokens=count(timings.get("cache_n")),
         output_tokens=predicted,
+        decoded_tokens=predicted - 1,
         decode_s=decode_s,
         drafted_tokens=count(timings.get("draft_n", 0)),
         accepted_tokens=count(timings.get("draft_n_accepted", 0)),

@@ -5,8 +5,9 @@ import json
 import pytest
 
 from appliance.engines import ENGINES
-from appliance.engines.shared.engine import ResponseTimings, VersionPage
+from appliance.engines.shared.engine import VersionPage
 from appliance.engines.shared.llama_cpp_report import timings_in
+from appliance.model.measurements import RawTimings, TimingSource
 
 # The last event of the embedded engine (llama.cpp b11549) for 12 tokens of SmolLM2.
 LLAMA_CPP = json.loads(
@@ -24,17 +25,20 @@ LLAMA_CPP = json.loads(
 def test_llama_cpp_tells_its_timings(name: str) -> None:
     """The decode time of llama.cpp covers all tokens but the first, as its own time per token shows."""
     found = ENGINES[name].probing.timings(LLAMA_CPP)
-    assert found == ResponseTimings(
-        evaluated_tokens=38,
-        prefill_s=131.984 / 1e3,
+    assert found == RawTimings(
+        source=TimingSource.ENGINE,
+        prompt_tokens=38,
         cached_tokens=0,
+        prefill_s=131.984 / 1e3,
         output_tokens=12,
+        decoded_tokens=11,
         decode_s=176.843 / 1e3,
         drafted_tokens=0,
         accepted_tokens=0,
     )
     per_token_ms = LLAMA_CPP["timings"]["predicted_per_token_ms"]
-    assert found.decode_s / (found.output_tokens - 1) == pytest.approx(per_token_ms / 1e3)
+    assert found.decode_s is not None
+    assert found.decode_s / found.decoded_tokens == pytest.approx(per_token_ms / 1e3)
 
 
 def test_drafts_are_counted() -> None:
