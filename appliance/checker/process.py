@@ -2,10 +2,10 @@
 
 from collections.abc import AsyncGenerator
 
-from appliance.checker.name_lookup import NameLookup
 from appliance.checker.url_check import UrlChecker
 from appliance.model.names import CHECK_SOCKET_UNIT
 from appliance.model.service_lines import CheckTally
+from appliance.system.name_lookup import NameLookup
 from appliance.system.systemd.activation import serve_activated
 from appliance.system.systemd.daemon import Readiness
 from appliance.wire.conversation import ResultEvent

@@ -15,8 +15,8 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from appliance import __version__
-from appliance.checker.name_lookup import NameLookup, NameLookupError
 from appliance.model.errors import BadRequestError
+from appliance.system.name_lookup import NameLookup, NameLookupError
 from appliance.wire.helpers import CheckResult
 
 _MOST_BYTES: Final = 64 << 10

@@ -5,14 +5,13 @@ import socket
 from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import asdict, replace
 from typing import Final, assert_never
-from urllib.parse import urlsplit
 
 from appliance.model.alerts import Message, SendOutcome, SendResult
 from appliance.model.errors import BadRequestError
 from appliance.model.service_lines import NotifierTally
 from appliance.model.targets import NTFY, Target, Targets, TargetStanding, kind_of
 from appliance.notifier.ntfy_sender import NtfySender
-from appliance.notifier.web_client import WebError, WebRequest, fetch
+from appliance.notifier.web_client import WebError, fetch
 from appliance.system.apprise_sender import send_by_apprise
 from appliance.system.targets_file import standing_of
 from appliance.wire.conversation import ResultEvent
@@ -121,17 +120,8 @@ class NotifyVerbs:
         """Ask the outside watch, whose answer is nothing but its status."""
         if not self._heartbeat_url:
             return self._missing("") if self._trouble else _NO_HEARTBEAT
-        parts = urlsplit(self._heartbeat_url)
-        is_encrypted = parts.scheme == "https"
-        request = WebRequest(
-            method="GET",
-            host=parts.hostname or "",
-            port=parts.port or (443 if is_encrypted else 80),
-            is_encrypted=is_encrypted,
-            path=f"{parts.path or '/'}{f'?{parts.query}' if parts.query else ''}",
-        )
         try:
-            answer = await fetch(request)
+            answer = await fetch("GET", self._heartbeat_url)
         except WebError as error:
             return SendResult(outcome=SendOutcome.RETRY, text=str(error))
         if answer.status in range(200, 300):

@@ -25,7 +25,7 @@ from typing import Any, Final
 from appliance.model.alerts import Message, SendOutcome, SendResult, Severity
 from appliance.model.json_reader import decode_json
 from appliance.model.targets import PUBLIC_NTFY, NtfyAddress, Target, ntfy_address
-from appliance.notifier.web_client import WebAnswer, WebError, WebRequest, fetch
+from appliance.notifier.web_client import WebAnswer, WebError, fetch
 
 PRIORITIES: Final[Mapping[Severity, int]] = {
     Severity.CRITICAL: 5,
@@ -107,17 +107,10 @@ class NtfySender:
         headers = {"Content-Type": "application/json"} if body is not None else {}
         if self._address.authorization:
             headers["Authorization"] = self._address.authorization
-        request = WebRequest(
-            method=method,
-            host=self._address.host,
-            port=self._address.port,
-            is_encrypted=self._address.is_encrypted,
-            path=path,
-            headers=headers,
-            body=body,
-        )
+        scheme = "https" if self._address.is_encrypted else "http"
+        url = f"{scheme}://{self._address.server}{path}"
         try:
-            answer = await fetch(request)
+            answer = await fetch(method, url, headers=headers, body=body)
         except WebError as error:
             return SendResult(outcome=SendOutcome.RETRY, text=str(error))
         document = _document(answer.body)

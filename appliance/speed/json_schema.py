@@ -6,8 +6,7 @@ without references, combinations and patterns: ``type``, ``enum``, ``const``, ``
 numbers. Every other keyword is refused, never ignored. A check takes time in proportion to the
 value. Faults name places by the schema's own keys, and never quote a value.
 
-Not a library: jsonschema pulls in four packages, and fastjsonschema generates code; the standard
-canaries need six keywords (docs/decisions/034).
+A library would not replace the parser, and its phrases quote the value (docs/decisions/080).
 """
 
 from collections.abc import Iterator, Mapping

@@ -1,17 +1,12 @@
-"""HTTP client of an engine, on loopback or a unix socket: one real answer, its load, its settings.
-
-The standard library's client in a thread: one request an operation does not justify a larger
-client in a daemon that runs for months.
-"""
+"""HTTP client of an engine, on loopback or a unix socket: one real answer, its load, its settings."""
 
 import asyncio
-import http.client
 import json
-import socket
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import partial
+from http import HTTPStatus
 from typing import Any, Final, TypeVar
 
 from appliance.engines.shared.self_report import ReportPage
@@ -27,7 +22,7 @@ from appliance.switch.verification import (
     report_pages,
     together,
 )
-from appliance.system.response_body import read_body
+from appliance.system.http_client import HttpClient, HttpError, exchange, open_client
 
 _PROMPT: Final = "Say hello."
 _MAX_TOKENS: Final = 4
@@ -36,19 +31,6 @@ _LOAD_TIMEOUT_S: Final = 2.0
 """Time for an engine to report its load, between two steps of its model; a slower engine is
 busy."""
 T = TypeVar("T")
-
-
-class _UnixConnection(http.client.HTTPConnection):
-    """Connection for HTTP over a unix socket."""
-
-    def __init__(self, path: str, timeout: float) -> None:
-        super().__init__("localhost", timeout=timeout)
-        self._path = path
-
-    def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(self.timeout)
-        self.sock.connect(self._path)
 
 
 class HttpBackend:
@@ -62,17 +44,14 @@ class HttpBackend:
         """
         if applied.warm_up is WarmUp.NONE:
             return "not asked for"
-        connection = _connection(applied.endpoint, timeout_s)
         began = time.monotonic()
         try:
-            async with asyncio.timeout(timeout_s):
-                await asyncio.to_thread(_ask, connection, applied)
+            async with asyncio.timeout(timeout_s), _client(applied.endpoint) as client:
+                await _ask(client, applied)
         except TimeoutError as error:
             raise BackendError(f"no answer within {timeout_s:.0f} s") from error
-        except (OSError, http.client.HTTPException, ValueError) as error:
-            raise BackendError(f"invalid answer: {_fault_in(error)}") from error
-        finally:
-            _abort(connection)
+        except (HttpError, ValueError) as error:
+            raise BackendError(f"invalid answer: {short(str(error))}") from error
         return f"answered in {time.monotonic() - began:.2f} s"
 
     async def load(self, applied: Applied) -> EngineLoad | None:
@@ -94,65 +73,70 @@ class HttpBackend:
 
 
 async def _read(
-    read: Callable[[http.client.HTTPConnection, Applied], T | None], applied: Applied
+    read: Callable[[HttpClient, Applied], Awaitable[T | None]], applied: Applied
 ) -> T | None:
-    """Read figures of an engine in a thread; None: there are none, or not in time."""
-    connection = _connection(applied.endpoint, _LOAD_TIMEOUT_S)
+    """Read figures of an engine; None: there are none, or not in time."""
     try:
-        async with asyncio.timeout(_LOAD_TIMEOUT_S):
-            return await asyncio.to_thread(read, connection, applied)
-    except (TimeoutError, OSError, http.client.HTTPException, ValueError):
+        async with asyncio.timeout(_LOAD_TIMEOUT_S), _client(applied.endpoint) as client:
+            return await read(client, applied)
+    except (TimeoutError, HttpError, ValueError):
         return None
-    finally:
-        _abort(connection)
 
 
-def _connection(endpoint: Endpoint, timeout_s: float) -> http.client.HTTPConnection:
-    if endpoint.socket is not None:
-        return _UnixConnection(endpoint.socket, timeout_s)
-    return http.client.HTTPConnection("127.0.0.1", endpoint.port, timeout=timeout_s)
+def _client(endpoint: Endpoint) -> HttpClient:
+    return open_client(socket_path=endpoint.socket)
 
 
-def _ask(connection: http.client.HTTPConnection, applied: Applied) -> None:
-    """Send one request, in a thread. Raises OSError, HTTPException, ValueError or BackendError."""
+async def _ask(client: HttpClient, applied: Applied) -> None:
+    """Send one request. Raises `HttpError`, `ValueError` or `BackendError`."""
     path, body = _request(applied)
-    connection.request(
-        "POST", path, json.dumps(body).encode(), {"Content-Type": "application/json"}
+    answer = await exchange(
+        client,
+        "POST",
+        _url(applied, path),
+        most_bytes=_MAX_ANSWER_BYTES,
+        headers={"Content-Type": "application/json"},
+        content=json.dumps(body).encode(),
     )
-    response = connection.getresponse()
-    answer = read_body(response, _MAX_ANSWER_BYTES)
-    if response.status != http.client.OK:
+    if answer.status != HTTPStatus.OK:
         # The body may repeat the request; the status is enough, and the log has the rest.
-        reason = http.client.responses.get(response.status, "")  # not the engine's own words
-        raise BackendError(f"{path} answered {response.status} {reason}".rstrip())
-    if not _is_answer(applied.warm_up, decode_json(answer)):
+        raise BackendError(f"{path} answered {answer.status} {_reason(answer.status)}".rstrip())
+    if not _is_answer(applied.warm_up, decode_json(answer.body)):
         raise BackendError(f"{path} answered 200 without a result")
 
 
-def _load(connection: http.client.HTTPConnection, applied: Applied) -> EngineLoad | None:
-    """Read the load, in a thread. Raises OSError or HTTPException."""
-    metrics = _metrics(connection, applied)
+def _reason(status: int) -> str:
+    """Return the standard's words for a status, not the engine's own; empty: it has none."""
+    try:
+        return HTTPStatus(status).phrase
+    except ValueError:
+        return ""
+
+
+async def _load(client: HttpClient, applied: Applied) -> EngineLoad | None:
+    """Read the load. Raises `HttpError`."""
+    metrics = await _metrics(client, applied)
     if metrics is None:
         return None
     load = load_in(metrics.text)
     page = kv_cache_page(applied.engine)
     if load.kv_cache is None and page is not None:
-        slots = _page(connection, page.path)
+        slots = await _page(client, applied, page.path)
         share = None if slots is None else page.read(slots[0], applied.shares_cache)
         load = replace(load, kv_cache=share)
     return None if load == EngineLoad() else load
 
 
-def _description(
-    page: ReportPage, connection: http.client.HTTPConnection, _applied: Applied
+async def _description(
+    page: ReportPage, client: HttpClient, applied: Applied
 ) -> SelfDescription | None:
-    """Read one page, in a thread; None: there is no such page. Raises OSError or HTTPException."""
-    found = _page(connection, page.path)
+    """Read one page; None: there is no such page. Raises `HttpError`."""
+    found = await _page(client, applied, page.path)
     return None if found is None else page_description(page, found[0])
 
 
-def _metrics(connection: http.client.HTTPConnection, _applied: Applied) -> EngineMetrics | None:
-    page = _page(connection, "/metrics")
+async def _metrics(client: HttpClient, applied: Applied) -> EngineMetrics | None:
+    page = await _page(client, applied, "/metrics")
     if page is None:
         return None
     text, is_whole = page
@@ -161,16 +145,18 @@ def _metrics(connection: http.client.HTTPConnection, _applied: Applied) -> Engin
     return EngineMetrics(text=text[: text.rfind("\n") + 1], truncated=True)
 
 
-def _page(connection: http.client.HTTPConnection, path: str) -> tuple[str, bool] | None:
+async def _page(client: HttpClient, applied: Applied, path: str) -> tuple[str, bool] | None:
     """Return a page, and whether that is all of it; None: there is no such page."""
-    connection.request("GET", path)
-    response = connection.getresponse()
-    content = read_body(response, _MAX_ANSWER_BYTES + 1)
-    is_whole = len(content) <= _MAX_ANSWER_BYTES
-    text = content[:_MAX_ANSWER_BYTES].decode(errors="replace")
-    if not is_whole:
-        connection.close()  # the rest of a long answer is not read; the next request connects anew
-    return (text, is_whole) if response.status == http.client.OK else None
+    answer = await exchange(client, "GET", _url(applied, path), most_bytes=_MAX_ANSWER_BYTES)
+    if answer.status != HTTPStatus.OK:
+        return None
+    return answer.body.decode(errors="replace"), answer.is_whole
+
+
+def _url(applied: Applied, path: str) -> str:
+    if applied.endpoint.socket is not None:
+        return f"http://localhost{path}"
+    return f"http://127.0.0.1:{applied.endpoint.port}{path}"
 
 
 def _request(applied: Applied) -> tuple[str, dict[str, Any]]:
@@ -181,24 +167,6 @@ def _request(applied: Applied) -> tuple[str, dict[str, Any]]:
     return path, {**body, "max_tokens": _MAX_TOKENS}
 
 
-def _fault_in(error: Exception) -> str:
-    """Return a phrase that quotes nothing of the engine, which HTTP's exceptions do."""
-    if isinstance(error, http.client.HTTPException) and not isinstance(error, OSError):
-        return f"it is not as HTTP says ({type(error).__name__})"
-    return short(str(error))
-
-
 def _is_answer(kind: WarmUp, answer: object) -> bool:
     key = "data" if kind is WarmUp.EMBEDDING else "choices"
     return isinstance(answer, dict) and bool(answer.get(key))
-
-
-def _abort(connection: http.client.HTTPConnection) -> None:
-    """Make a thread that still waits on this connection end now."""
-    if connection.sock is not None:
-        try:
-            connection.sock.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            return  # not connected, or closed already
-        finally:
-            connection.close()

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from appliance.checker.name_lookup import NameLookup, NameLookupError
 from appliance.checker.url_check import UrlChecker
 from appliance.model.errors import BadRequestError
+from appliance.system.name_lookup import NameLookup, NameLookupError
 from appliance.wire.helpers import CheckResult, decode_check
 from tests.fakes.certificates import self_signed
 from tests.waiting import settle, until

@@ -22,6 +22,7 @@ HEAVY = {
     "asyncio",
     "dbus_fast",
     "httptools",
+    "httpx",
     "jinja2",
     "pydantic",
     "pydantic_settings",

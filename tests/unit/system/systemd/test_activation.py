@@ -30,6 +30,7 @@ HEAVY = (
     "sqlite3",
     "dbus_fast",
     "httptools",
+    "httpx",
     "tomlkit",
     "pynvml",
     "http.client",

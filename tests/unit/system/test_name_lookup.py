@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from appliance.checker.name_lookup import NameLookup, NameLookupError
+from appliance.system.name_lookup import NameLookup, NameLookupError
 
 ADDRESS = (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("192.0.2.7", 80))
 MOST = 8
