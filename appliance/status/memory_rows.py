@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
-from appliance.model.memory import DeviceMemory, GpuState, HostMemory
+from appliance.model.memory import DeviceMemory, GpuState, Holder, HostMemory
+from appliance.model.names import profile_of
 from appliance.model.profile import Applied, Catalogue
 from appliance.status.document import (
     GpuRow,
@@ -11,7 +12,7 @@ from appliance.status.document import (
     NeedRow,
     ProfileMemoryRow,
 )
-from appliance.switch.ledger import Holding, Ledger
+from appliance.switch.ledger import Ledger
 from appliance.switch.memory.peak import ObservedPeak
 from appliance.switch.need import BoxNeed, Source, resolve
 
@@ -82,7 +83,7 @@ def _profile_memory(applied: Applied, ledger: Ledger | None, need: NeedRow) -> P
 
 
 def _gpu(device: DeviceMemory, ledger: Ledger) -> GpuRow:
-    holdings = ledger.holdings.get(device.uuid)
+    holders = ledger.holders.get(device.uuid)
     return {
         "index": device.index,
         "uuid": device.uuid,
@@ -92,17 +93,17 @@ def _gpu(device: DeviceMemory, ledger: Ledger) -> GpuRow:
         "total_bytes": device.total_bytes,
         "free_bytes": device.free_bytes,
         "used_bytes": device.used_bytes,
-        "holders": None if holdings is None else [_holder(h) for h in holdings],
+        "holders": None if holders is None else [_holder(h) for h in holders],
         "unattributed_bytes": device.unattributed_bytes,
     }
 
 
-def _holder(holding: Holding) -> HolderRow:
+def _holder(holder: Holder) -> HolderRow:
     return {
-        "profile": holding.profile,
-        "unit": holding.unit,
-        "user": holding.user,
-        "comm": holding.comm,
-        "pid": holding.pid,
-        "held_bytes": holding.held_bytes,
+        "profile": profile_of(holder.unit),
+        "unit": holder.unit,
+        "user": holder.user,
+        "comm": holder.comm,
+        "pid": holder.pid,
+        "held_bytes": holder.held_bytes,
     }

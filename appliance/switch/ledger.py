@@ -20,11 +20,11 @@ maps count too when it has no GPU, because then it computes from those pages. Wi
 are what it has copied there, and count only up to the RAM that its profile declares.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from appliance.model.memory import DeviceMemory, GpuMemory, GroupMemory, Quality
+from appliance.model.memory import DeviceMemory, GpuMemory, GroupMemory, Holder, Quality
 from appliance.model.names import profile_of
 from appliance.model.profile import Applied
 from appliance.switch.memory.peak import ObservedPeak
@@ -39,20 +39,6 @@ allows, and a need of that size could refuse the next start for ever."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Holding:
-    """Memory of one GPU that one process holds."""
-
-    profile: str | None
-    """Profile whose backend the process belongs to; None: the process is foreign."""
-    unit: str
-    user: str
-    comm: str
-    pid: int
-    held_bytes: int | None
-    """Bytes that the process holds; None: the driver does not say."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Ledger:
     """Ledger of all holders at one instant."""
 
@@ -60,16 +46,17 @@ class Ledger:
     taken_s: float
     """Time of the sample on the monotonic clock."""
     gpus: GpuMemory = field(default_factory=GpuMemory)
-    holdings: Mapping[str, Sequence[Holding]] = field(default_factory=dict)
-    """Holdings by the GPU's UUID, largest first; a GPU whose processes are not known is absent."""
+    holders: Mapping[str, Sequence[Holder]] = field(default_factory=dict)
+    """Holders by the GPU's UUID, largest first; a GPU whose processes are not known is absent."""
     groups: Mapping[str, GroupMemory] = field(default_factory=dict)
     """Main memory of running backends, by profile."""
 
     def vram_bytes(self, name: str) -> int | None:
         """Return the bytes that profile `name` holds on GPUs with known processes; None: not known."""
-        if not self.holdings:
+        if not self.holders:
             return None
-        return _sum(h for listed in self.holdings.values() for h in listed if h.profile == name)
+        held = [h.held_bytes for listed in self.holders.values() for h in _own(name, listed)]
+        return None if None in held else sum(b or 0 for b in held)
 
 
 def ledger_of(
@@ -80,24 +67,17 @@ def ledger_of(
         taken_unix_s=now_unix_s,
         taken_s=now_s,
         gpus=gpus,
-        holdings={d.uuid: _holdings(d) for d in gpus.devices if d.holders is not None},
+        holders={
+            d.uuid: sorted(d.holders, key=lambda h: (-(h.held_bytes or 0), h.pid))
+            for d in gpus.devices
+            if d.holders is not None
+        },
         groups=groups,
     )
 
 
-def _holdings(device: DeviceMemory) -> tuple[Holding, ...]:
-    found = (
-        Holding(
-            profile=profile_of(holder.unit),
-            unit=holder.unit,
-            user=holder.user,
-            comm=holder.comm,
-            pid=holder.pid,
-            held_bytes=holder.held_bytes,
-        )
-        for holder in device.holders or ()
-    )
-    return tuple(sorted(found, key=lambda h: (-(h.held_bytes or 0), h.pid)))
+def _own(name: str, holders: Iterable[Holder]) -> Iterator[Holder]:
+    return (holder for holder in holders if profile_of(holder.unit) == name)
 
 
 def used_devices(applied: Applied, gpus: GpuMemory) -> tuple[DeviceMemory, ...]:
@@ -166,25 +146,20 @@ def _vram(applied: Applied, ledger: Ledger) -> Mapping[str, int] | None:
         return {}
     if qualities != {Quality.EXACT}:
         return None
-    held = {device.uuid: _own(applied.name, device, ledger) for device in used}
+    held = {device.uuid: _held(applied.name, device, ledger) for device in used}
     known = {uuid: own for uuid, own in held.items() if own is not None}
     return known if len(known) == len(held) and any(known.values()) else None
 
 
-def _own(name: str, device: DeviceMemory, ledger: Ledger) -> int | None:
-    listed = ledger.holdings.get(device.uuid)
+def _held(name: str, device: DeviceMemory, ledger: Ledger) -> int | None:
+    listed = ledger.holders.get(device.uuid)
     if listed is None:
         return None
-    held = [h.held_bytes for h in listed if h.profile == name]
+    held = [h.held_bytes for h in _own(name, listed)]
     if None in held:
         return None
     # Memory that two processes of the profile share is listed for both.
     return min(sum(b or 0 for b in held), device.used_bytes)
-
-
-def _sum(holdings: Iterable[Holding]) -> int | None:
-    held = [h.held_bytes for h in holdings]
-    return None if None in held else sum(b or 0 for b in held)
 
 
 def _ram(applied: Applied, group: GroupMemory | None, ram_total_bytes: int) -> int | None:

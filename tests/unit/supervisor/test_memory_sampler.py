@@ -248,7 +248,7 @@ async def test_who_wants_to_see_is_shown() -> None:
     assert box.host.gpu_readings == 0
     first = await box.sampler.latest()
     assert first is not None
-    assert [h.unit for h in first.holdings["GPU-0"]] == ["x.service"]
+    assert [h.unit for h in first.holders["GPU-0"]] == ["x.service"]
     assert await box.sampler.latest() is first
     assert box.host.gpu_readings == 1
     running.cancel()

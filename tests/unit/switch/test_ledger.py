@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from appliance.model.memory import DeviceMemory, GpuMemory, GpuState, GroupMemory, Holder, Quality
-from appliance.model.names import unit_of
+from appliance.model.names import profile_of, unit_of
 from appliance.model.profile import Applied, Need
 from appliance.switch.ledger import Ledger, grown, ledger_of, used_devices, worth_keeping
 from appliance.switch.memory.peak import ObservedPeak
@@ -80,7 +80,7 @@ def test_a_holder_is_its_units_profile_or_foreign() -> None:
     ledger = sample(
         device(holder(GIB), holder(2 * GIB, unit="user@1000.service", pid=7), holder(None, unit=""))
     )
-    assert [(h.profile, h.pid, h.held_bytes) for h in ledger.holdings["GPU-0"]] == [
+    assert [(profile_of(h.unit), h.pid, h.held_bytes) for h in ledger.holders["GPU-0"]] == [
         (None, 7, 2 * GIB),
         ("genesis", 42, GIB),
         (None, 42, None),
