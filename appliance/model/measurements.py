@@ -26,7 +26,7 @@ class TimingSource(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RawTimings:
-    """Times of one prompt as its engine or its stream gave them, added up over its pieces."""
+    """Times of one request, or of all requests with the pieces of one prompt, from the engine or the stream."""
 
     source: TimingSource
     prompt_tokens: int
@@ -48,6 +48,11 @@ class RawTimings:
     """From sending the request to its first content token; None: no token came."""
     wall_s: float = 0.0
     """From sending the request to the end of its response."""
+
+    @property
+    def evaluated_tokens(self) -> int:
+        """Return the prompt tokens that the prefix cache did not hold, as far as that is known."""
+        return self.prompt_tokens - (self.cached_tokens or 0)
 
 
 class ProbeKind(StrEnum):
@@ -316,10 +321,9 @@ def decode_steps_per_s(raw: RawTimings) -> float | None:
 
 def prefill_tok_s(raw: RawTimings) -> float | None:
     """Return evaluated prompt tokens a second; None: not measured, or the cache held all of them."""
-    evaluated = raw.prompt_tokens - (raw.cached_tokens or 0)
-    if not raw.prefill_s or raw.prefill_s <= 0 or evaluated <= 0:
+    if not raw.prefill_s or raw.prefill_s <= 0 or raw.evaluated_tokens <= 0:
         return None
-    return evaluated / raw.prefill_s
+    return raw.evaluated_tokens / raw.prefill_s
 
 
 def rate_of(series: Series, raw: RawTimings) -> float | None:

@@ -12,7 +12,7 @@ Decode time always runs from the first token to the last, and covers one token f
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from appliance.engines import ENGINES
@@ -20,27 +20,18 @@ from appliance.engines.shared.engine import count
 from appliance.model.json_reader import decode_json
 from appliance.model.measurements import ProbeOutcome, RawTimings, TimingSource
 from appliance.speed.event_stream import DONE, text_of_choice
-from appliance.speed.probe_prompts import PieceTimes
 from appliance.status.metrics_page import first_of, samples
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RequestCounters:
-    """Counters of an engine at one moment, named as in `Metrics`; None: the engine has none."""
-
-    finished: float | None
-    prefill_s: float | None
-    decode_s: float | None
-    cached_tokens: float | None
-    drafted_tokens: float | None
-    accepted_tokens: float | None
-    verify_steps: float | None
-
-
-_FIELDS: Final = tuple(field.name for field in fields(RequestCounters))
+RequestCounters = Mapping[str, float]
+"""Counters of an engine at one moment by the field of `Metrics` that names them; those that it lacks are
+absent."""
+_COUNTED: Final = (
+    *("finished", "prefill_s", "decode_s", "cached_tokens"),
+    *("drafted_tokens", "accepted_tokens", "verify_steps"),
+)
 _NAMES: Final[Mapping[str, Sequence[str]]] = {
     field: [name for engine in ENGINES.values() for name in getattr(engine.metrics, field)]
-    for field in _FIELDS
+    for field in _COUNTED
 }
 _WANTED: Final = frozenset(name for names in _NAMES.values() for name in names)
 
@@ -49,7 +40,7 @@ def read_counters(page: str) -> RequestCounters:
     """Return the counters on a page of metrics, each summed over its labels."""
     found = samples(page, _WANTED)
     values = {field: first_of(found, names) for field, names in _NAMES.items()}
-    return RequestCounters(**{field: sum(v) if v else None for field, v in values.items()})
+    return {field: sum(some) for field, some in values.items() if some}
 
 
 def finished_between(before: RequestCounters, after: RequestCounters) -> int | None:
@@ -57,8 +48,8 @@ def finished_between(before: RequestCounters, after: RequestCounters) -> int | N
 
     An engine may count a request a moment after the end of its response.
     """
-    change = _change(before.finished, after.finished)
-    return None if change is None else round(change)
+    finished = _growth(before, after).get("finished")
+    return None if finished is None else round(finished)
 
 
 def one_request(before: RequestCounters, after: RequestCounters) -> RequestCounters | None:
@@ -66,17 +57,13 @@ def one_request(before: RequestCounters, after: RequestCounters) -> RequestCount
 
     None: none ended, or more than one, or the engine was restarted meanwhile.
     """
-    if finished_between(before, after) != 1:
-        return None
-    changes = {f: _change(getattr(before, f), getattr(after, f)) for f in _FIELDS}
-    return RequestCounters(**changes)
+    return _growth(before, after) if finished_between(before, after) == 1 else None
 
 
-def _change(before: float | None, after: float | None) -> float | None:
-    """Return the growth of a counter; one with labels appears only with its first request."""
-    if after is None or after < (before or 0.0):
-        return None
-    return after - (before or 0.0)
+def _growth(before: RequestCounters, after: RequestCounters) -> RequestCounters:
+    """Return how far each counter has grown; one with labels appears only with its first request."""
+    since = {field: before.get(field, 0.0) for field in after}
+    return {field: now - since[field] for field, now in after.items() if now >= since[field]}
 
 
 MOST_CACHED: Final = 0.05
@@ -104,7 +91,7 @@ class ObservedStream:
     output_tokens: int | None = None
     cached_tokens: int | None = None
     timings: RawTimings | None = None
-    """Timings in the response itself; None: it has none."""
+    """By the engine itself; None: not in the response."""
     ended: bool = False
     """Whether the engine has ended the response."""
     failed: bool = False
@@ -167,7 +154,7 @@ def measure(
     too_long: bool = False,
     before: RequestCounters | None = None,
     after: RequestCounters | None = None,
-    pieces: Sequence[PieceTimes] = (),
+    pieces: Sequence[RawTimings] = (),
 ) -> Measurement:
     """Return what a probe has measured.
 
@@ -197,25 +184,21 @@ def measure(
     return _judged(_with_pieces(raw, pieces), wanted_tokens)
 
 
-def piece_times(stream: ObservedStream, *, ended_s: float) -> PieceTimes | None:
-    """Return the times of a piece of a prompt from its response; None: the engine told none.
+def piece_times(stream: ObservedStream, *, ended_s: float) -> RawTimings | None:
+    """Return the times of a piece of a prompt from its response; None: the engine's timings lack some.
 
     Args:
         stream: The response.
         ended_s: Time at which it ended: its only token may have no text.
     """
-    raw = None if stream.timings is None else _with_usage(stream.timings, stream)
-    if raw is None or raw.cached_tokens is None or raw.prefill_s is None or not stream.ended:
+    raw = _timings(stream)
+    if raw is None or raw.cached_tokens is None or not stream.ended:
         return None
-    return PieceTimes(
-        evaluated_tokens=raw.prompt_tokens - raw.cached_tokens,
-        cached_tokens=raw.cached_tokens,
-        prefill_s=raw.prefill_s,
-        ttft_s=(ended_s if stream.first_s is None else stream.first_s) - stream.sent_s,
-    )
+    first_s = ended_s if stream.first_s is None else stream.first_s
+    return replace(raw, ttft_s=first_s - stream.sent_s)
 
 
-def _with_pieces(raw: RawTimings, pieces: Sequence[PieceTimes]) -> RawTimings:
+def _with_pieces(raw: RawTimings, pieces: Sequence[RawTimings]) -> RawTimings:
     """Return the times of a prompt that was sent in pieces, of which `raw` are the last one's.
 
     What the cache held counts where this probe did not put it there: before the first piece, or
@@ -223,58 +206,54 @@ def _with_pieces(raw: RawTimings, pieces: Sequence[PieceTimes]) -> RawTimings:
     """
     if not pieces or raw.prefill_s is None:
         return raw
+    requests = (*pieces, raw)
     cached, before = 0, 0
-    for held, prompt in (*((p.cached_tokens, p.prompt_tokens) for p in pieces), _last_piece(raw)):
-        cached, before = cached + max(0, held - before), prompt
-    evaluated = before - (raw.cached_tokens or 0) + sum(p.evaluated_tokens for p in pieces)
-    pieces_s = sum(piece.ttft_s for piece in pieces)
+    for request in requests:
+        cached += max(0, (request.cached_tokens or 0) - before)
+        before = request.prompt_tokens
+    pieces_s = sum(piece.ttft_s or 0.0 for piece in pieces)
     return replace(
         raw,
-        prompt_tokens=evaluated + cached,
+        prompt_tokens=cached + sum(request.evaluated_tokens for request in requests),
         cached_tokens=cached,
-        prefill_s=raw.prefill_s + sum(piece.prefill_s for piece in pieces),
+        prefill_s=raw.prefill_s + sum(piece.prefill_s or 0.0 for piece in pieces),
         ttft_s=None if raw.ttft_s is None else raw.ttft_s + pieces_s,
         wall_s=raw.wall_s + pieces_s,
     )
 
 
-def _last_piece(raw: RawTimings) -> tuple[int, int]:
-    """Return the cached tokens of the last request, and its whole prompt's."""
-    return raw.cached_tokens or 0, raw.prompt_tokens
-
-
 def _engine_times(stream: ObservedStream) -> RawTimings | None:
-    timings = stream.timings
-    if timings is None or timings.output_tokens < _FEWEST_TOKENS or not timings.decode_s:
-        return None
-    return _with_usage(timings, stream)
+    raw = _timings(stream)
+    return raw if raw is not None and raw.decoded_tokens > 0 and raw.decode_s else None
 
 
-def _with_usage(timings: RawTimings, stream: ObservedStream) -> RawTimings:
-    """Return an engine's timings; the usage counts the whole prompt where they count what was evaluated."""
-    if timings.cached_tokens is not None or stream.prompt_tokens is None:
-        return timings
-    cached = max(0, stream.prompt_tokens - timings.prompt_tokens)
-    return replace(timings, prompt_tokens=timings.prompt_tokens + cached, cached_tokens=cached)
+def _timings(stream: ObservedStream) -> RawTimings | None:
+    """Return the engine's timings; the usage counts the whole prompt where they count what was evaluated."""
+    raw, prompt_tokens = stream.timings, stream.prompt_tokens
+    if raw is None or raw.cached_tokens is not None or prompt_tokens is None:
+        return raw
+    cached = max(0, prompt_tokens - raw.prompt_tokens)
+    return replace(raw, prompt_tokens=raw.prompt_tokens + cached, cached_tokens=cached)
 
 
 def _metrics_times(stream: ObservedStream, request: RequestCounters | None) -> RawTimings | None:
     output = stream.output_tokens or 0
-    if request is None or not request.decode_s or output < _FEWEST_TOKENS:
+    if request is None or not request.get("decode_s") or output < _FEWEST_TOKENS:
         return None
-    accepted = _whole(request.accepted_tokens)
-    if accepted is None and request.verify_steps:
-        accepted = max(0, output - 1 - round(request.verify_steps))
-    told = stream.cached_tokens
+    counted = {name: round(value) for name, value in request.items() if name.endswith("_tokens")}
+    accepted, steps = counted.get("accepted_tokens"), request.get("verify_steps")
+    if accepted is None and steps:
+        accepted = max(0, output - 1 - round(steps))
+    cached = stream.cached_tokens
     return RawTimings(
         source=TimingSource.METRICS,
         prompt_tokens=stream.prompt_tokens or 0,
-        cached_tokens=_whole(request.cached_tokens) if told is None else told,
-        prefill_s=request.prefill_s,
+        cached_tokens=counted.get("cached_tokens") if cached is None else cached,
+        prefill_s=request.get("prefill_s"),
         output_tokens=output,
         decoded_tokens=output - 1,
-        decode_s=request.decode_s,
-        drafted_tokens=_whole(request.drafted_tokens),
+        decode_s=request["decode_s"],
+        drafted_tokens=counted.get("drafted_tokens"),
         accepted_tokens=accepted,
     )
 
@@ -338,7 +317,3 @@ def clock_moved(*, monotonic_s: float, wall_s: float, boot_s: float) -> bool:
     """
     limit_s = _MOST_CLOCK_STEP_S + _MOST_CLOCK_SLEW * monotonic_s
     return abs(boot_s - monotonic_s) > limit_s or abs(wall_s - monotonic_s) > limit_s
-
-
-def _whole(value: float | None) -> int | None:
-    return None if value is None else round(value)

@@ -17,6 +17,7 @@ from typing import Final
 
 from appliance.engines import ENGINES
 from appliance.engines.shared.engine import Probing
+from appliance.model.measurements import RawTimings
 from appliance.model.profile import Applied, WarmUp, requested_name, text_request
 from appliance.model.words import Series
 
@@ -162,21 +163,6 @@ _LEAST_KEPT: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PieceTimes:
-    """Times of one piece, as the engine told them."""
-
-    evaluated_tokens: int
-    cached_tokens: int
-    prefill_s: float
-    ttft_s: float
-    """From sending the piece to its only token."""
-
-    @property
-    def prompt_tokens(self) -> int:
-        return self.evaluated_tokens + self.cached_tokens
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PieceSize:
     """Search for the largest piece that takes no longer than `MOST_PIECE_S`."""
 
@@ -184,18 +170,19 @@ class PieceSize:
     """Size of the next piece; when the search has ended, the result."""
     settled: bool = False
 
-    def after(self, piece: PieceTimes) -> "PieceSize":
+    def after(self, piece: RawTimings) -> "PieceSize":
         """Return the search after a piece of the size `tokens`."""
         if self.settled:
             return self
-        if piece.prefill_s > MOST_PIECE_S:
+        prefill_s = piece.prefill_s or 0.0
+        if prefill_s > MOST_PIECE_S:
             half = max(FEWEST_PIECE_TOKENS, self.tokens // 2)
             # A size above the first was reached by doubling one that was short enough.
             return PieceSize(
                 tokens=half, settled=self.tokens > _FIRST_TOKENS or half == FEWEST_PIECE_TOKENS
             )
         no_more = self.tokens < _FIRST_TOKENS or self.tokens >= PREFILL_TOKENS
-        if no_more or piece.prefill_s > _ROOM * MOST_PIECE_S:
+        if no_more or prefill_s > _ROOM * MOST_PIECE_S:
             return replace(self, settled=True)
         return PieceSize(tokens=2 * self.tokens)
 
@@ -236,13 +223,13 @@ def crowd_text(others_share: float | None, cpus: int) -> str:
     return f"other programs use {others_share:.0%} of the CPU"
 
 
-def continues(before: PieceTimes, after: PieceTimes) -> bool:
+def continues(before: RawTimings, after: RawTimings) -> bool:
     """Tell whether an engine evaluated a piece from where the one before ended.
 
     It begins anew where another request took the place of the prompt meanwhile, or where the
     model's state cannot be cut: that of a recurrent one.
     """
-    return after.cached_tokens >= _LEAST_KEPT * before.prompt_tokens
+    return (after.cached_tokens or 0) >= _LEAST_KEPT * before.prompt_tokens
 
 
 _FIXED: Final[Mapping[str, object]] = {

@@ -284,7 +284,7 @@ def timings_in(event: Mapping[str, object]) -> RawTimings | None:
         cached_tokens=cached,
         prefill_s=prefill_s,
         output_tokens=predicted,
-        decoded_tokens=predicted - 1,
+        decoded_tokens=max(0, predicted - 1),
         decode_s=decode_s,
         drafted_tokens=count(timings.get("draft_n", 0)),
         accepted_tokens=count(timings.get("draft_n_accepted", 0)),

@@ -6,9 +6,10 @@ from typing import Final
 
 from appliance.engines.shared.engine import Probing
 from appliance.health.measuring.lane_requests import LaneRequests, ProbeEndedError
+from appliance.model.measurements import RawTimings
 from appliance.model.profile import Applied
 from appliance.speed.measurement import RequestCounters, read_counters
-from appliance.speed.probe_prompts import PieceSize, PieceTimes, continues, probing_of
+from appliance.speed.probe_prompts import PieceSize, continues, probing_of
 
 _METRICS_PAGE: Final = "/metrics"
 _VERSION_TRIES: Final = 3
@@ -56,7 +57,7 @@ class EngineNotes:
         mine = (self.started_unix_s, self.engine, self.fingerprint)
         return mine == (started_unix_s, applied.engine, applied.fingerprint)
 
-    def note_piece(self, before: PieceTimes | None, piece: PieceTimes) -> bool:
+    def note_piece(self, before: RawTimings | None, piece: RawTimings) -> bool:
         """Note a piece; returns whether the engine evaluated it from where the one before ended."""
         if before is None or continues(before, piece):
             return True

@@ -10,7 +10,7 @@ from appliance.health.clock import HealthClock
 from appliance.health.measuring.engine_notes import EngineNotes
 from appliance.health.measuring.evidence import EvidenceRecording, RoomWatch
 from appliance.health.measuring.lane_requests import LaneRequests, ProbeEndedError, StreamedAnswer
-from appliance.model.measurements import ProbeOutcome
+from appliance.model.measurements import ProbeOutcome, RawTimings
 from appliance.model.profile import Applied
 from appliance.model.words import Series
 from appliance.speed.measurement import (
@@ -24,7 +24,6 @@ from appliance.speed.probe_prompts import (
     MOST_STEP_S,
     PREFILL,
     PieceSize,
-    PieceTimes,
     piece_end,
     piece_tokens_of,
     prefixes,
@@ -106,8 +105,8 @@ class EngineContact:
         )
 
     async def send_piece(
-        self, prompt: str, *, salt: str, before: PieceTimes | None, timeout_s: float = _PIECE_S
-    ) -> PieceTimes:
+        self, prompt: str, *, salt: str, before: RawTimings | None, timeout_s: float = _PIECE_S
+    ) -> RawTimings:
         """Return the times of a piece. Raises `ProbeEndedError`.
 
         Args:
@@ -127,7 +126,7 @@ class EngineContact:
         self.check(before, piece)
         return piece
 
-    def check(self, before: PieceTimes | None, piece: PieceTimes) -> None:
+    def check(self, before: RawTimings | None, piece: RawTimings) -> None:
         """Raise `ProbeEndedError` if the engine began the prompt anew after the piece before."""
         if not self.notes.note_piece(before, piece):
             text = "the engine began the prompt anew: another request may have come in between"
@@ -186,12 +185,12 @@ class PromptExchange:
             pieces=pieces,
         )
 
-    async def _send_pieces(self) -> Sequence[PieceTimes]:
+    async def _send_pieces(self) -> Sequence[RawTimings]:
         size = piece_tokens_of(self._name)
         if self._decodes and self._engine.notes.in_pieces:
             size = self._engine.notes.size.tokens
         texts = () if size is None else prefixes(self._text, size)
-        pieces: list[PieceTimes] = []
+        pieces: list[RawTimings] = []
         for number, text in enumerate(texts, start=1):
             self._tell(ProbeStep.READING, f"piece {number} of {len(texts) + 1}")
             before = pieces[-1] if pieces else None
@@ -203,7 +202,7 @@ class PromptExchange:
         return pieces
 
     async def _send_whole(
-        self, pieces: Sequence[PieceTimes], recording: EvidenceRecording
+        self, pieces: Sequence[RawTimings], recording: EvidenceRecording
     ) -> StreamedAnswer:
         first_text = asyncio.Event()
         async with self._followed(first_text, recording):
@@ -261,7 +260,7 @@ class PromptExchange:
                 if found is None or finished_between(before, found):
                     return found
                 await clock.sleep_until(clock.monotonic_s() + _REREAD_PAUSE_S)
-        if found is not None and found.finished is None:
+        if found is not None and "finished" not in found:
             notes.has_metrics = False  # A page without the engine's own counters, all the same.
         return found
 
@@ -274,7 +273,7 @@ async def find_piece_size(engine: EngineContact, salt: str) -> None:
     """
     notes, text = engine.notes, prompt_text(PREFILL, salt)
     size, end = PieceSize(), 0
-    before: PieceTimes | None = None
+    before: RawTimings | None = None
     with suppress(ProbeEndedError):
         while notes.in_pieces and not size.settled:
             end = piece_end(text, end, size.tokens)

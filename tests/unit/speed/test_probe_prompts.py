@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from appliance.model.measurements import RawTimings, TimingSource
 from appliance.model.profile import WarmUp
 from appliance.model.words import Series
 from appliance.speed.probe_prompts import (
@@ -16,7 +17,6 @@ from appliance.speed.probe_prompts import (
     MOST_PIECE_S,
     PREFILL,
     PieceSize,
-    PieceTimes,
     coding_task,
     continues,
     crowd_text,
@@ -97,9 +97,16 @@ def test_each_prompt_has_its_series() -> None:
     assert [series_of(name) for name in NAMES] == [Series.DECODE] * 5 + [Series.PREFILL] * 2
 
 
-def piece(evaluated: int, cached: int = 0, *, prefill_s: float = 0.01) -> PieceTimes:
-    return PieceTimes(
-        evaluated_tokens=evaluated, cached_tokens=cached, prefill_s=prefill_s, ttft_s=prefill_s
+def piece(evaluated: int, cached: int = 0, *, prefill_s: float = 0.01) -> RawTimings:
+    return RawTimings(
+        source=TimingSource.ENGINE,
+        prompt_tokens=evaluated + cached,
+        cached_tokens=cached,
+        prefill_s=prefill_s,
+        output_tokens=1,
+        decoded_tokens=0,
+        decode_s=0.0,
+        ttft_s=prefill_s,
     )
 
 
