@@ -5,8 +5,9 @@ that a better definition applies to old probes too.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import Self
 
 from appliance.model.gpus import GpuHealth
 from appliance.model.memory import GpuState
@@ -247,17 +248,33 @@ class CanaryRun:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TrafficSums:
-    """Sums of the real traffic of a profile in a span of time."""
+class TrafficCounts:
+    """Counts of real requests together."""
 
-    unix_s: float
-    """Any time of the span; in the store its beginning."""
     output_tokens: int = 0
     decode_s: float = 0.0
     """Time in which the output tokens were made."""
     prompt_tokens: int = 0
-    """Of requests whose engine told how many of them were cached."""
+    """Prompt tokens of requests whose engine reports how many of them were cached."""
     cached_tokens: int = 0
+
+    def plus(self, other: "TrafficCounts") -> Self:
+        """Return the sums of both, and the other fields of this one."""
+        return replace(
+            self,
+            output_tokens=self.output_tokens + other.output_tokens,
+            decode_s=self.decode_s + other.decode_s,
+            prompt_tokens=self.prompt_tokens + other.prompt_tokens,
+            cached_tokens=self.cached_tokens + other.cached_tokens,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrafficSums(TrafficCounts):
+    """Sums of the real traffic of a profile in a span of time."""
+
+    unix_s: float
+    """Any time of the span; in the store its beginning."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -119,28 +119,16 @@ class RequestRow:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RequestLabel:
-    """Place of a request in its bench."""
-
-    profile: str
-    part: Part
-    run: int
-    concurrency: int
-    prompt: str
-    depth: int = 0
-
-
 class ResponseObserver:
     """Observer of one response, from its bytes as they arrive.
 
     Args:
-        label: Place of the request in its bench.
+        request: Row with the place of the request in its bench; times and counts are filled in.
         keep_text: Whether to keep the answer, to compare it with another.
     """
 
-    def __init__(self, label: RequestLabel, *, keep_text: bool = False) -> None:
-        self._label = label
+    def __init__(self, request: RequestRow, *, keep_text: bool = False) -> None:
+        self._request = request
         self._parser = EventStreamParser(_MOST_BYTES)
         self._stream = ObservedStream(sent_s=0.0)
         self._arrivals: list[float] = []
@@ -169,7 +157,7 @@ class ResponseObserver:
             ended_s: Time at which the response ended, or was given up.
             fault: Reason why the request failed, as the client of the connection knows it.
         """
-        stream, label = self._stream, self._label
+        stream = self._stream
         timings = stream.timings
         output = stream.output_tokens
         if output is None and timings is not None:
@@ -179,13 +167,8 @@ class ResponseObserver:
         cached = stream.cached_tokens
         if cached is None and timings is not None:
             cached = timings.cached_tokens
-        return RequestRow(
-            profile=label.profile,
-            part=label.part,
-            run=label.run,
-            concurrency=label.concurrency,
-            prompt=label.prompt,
-            depth=label.depth,
+        return replace(
+            self._request,
             sent_s=sent_s,
             arrivals_s=tuple(self._arrivals),
             ended_s=ended_s,

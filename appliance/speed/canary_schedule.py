@@ -11,19 +11,19 @@ continued   30 s after one that a real request interrupted; where none was answe
 ==========  ====================================================================
 
 None is due under the conditions that also stop probes. Canaries take less than a quarter of a per
-cent of the time, from a budget as probes have one; a round that uses it up goes on later where it
+cent of the time, from a budget of their own; a round that uses it up goes on later where it
 stopped.
 """
 
 from dataclasses import dataclass, replace
 from typing import Final
-from zlib import crc32
+
+from appliance.speed.schedule import Schedule
 
 _SHARE: Final = 0.0025
 _RESERVE_S: Final = 60.0
 _START_DELAY_S: Final = 120.0
 _FIRST_PAUSE_S: Final = 30.0
-_MOST_DOUBLED: Final = 10
 _FURTHER: Final = 4
 """Number of further rounds in an interval."""
 
@@ -41,25 +41,20 @@ class CanaryCadence:
         """Return the time from one usual round to the next."""
         return self.interval_s / self.speed
 
+    @property
+    def share(self) -> float:
+        """Return the share of all time that canaries may take."""
+        return min(1.0, _SHARE * self.speed)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CanarySchedule:
-    """Schedule of one profile between two rounds; times are monotonic seconds."""
+class CanarySchedule(Schedule):
+    """Schedule of one profile between two rounds; `last_s` is the beginning of one with an answer."""
 
-    name: str
-    started_s: float
-    """Time at which the profile began to serve."""
     cadence: CanaryCadence = CanaryCadence()
-    last_s: float | None = None
-    """Beginning of the last round in which a request was answered; None: none since the start."""
-    not_before_s: float = 0.0
-    failed: int = 0
-    """Number of rounds in a row that were interrupted before any."""
     unfinished: bool = False
     """Whether the last round still has canaries to ask."""
     budget_s: float = _RESERVE_S
-    """Time that canaries may take, as it was at `budget_at_s`; negative: overdrawn."""
-    budget_at_s: float = 0.0
 
 
 def next_round_s(schedule: CanarySchedule, *, wants_more: bool) -> float:
@@ -69,7 +64,7 @@ def next_round_s(schedule: CanarySchedule, *, wants_more: bool) -> float:
         schedule: Schedule of the profile.
         wants_more: Whether a group of canaries wants further rounds.
     """
-    earliest_s = max(schedule.not_before_s, _affordable_s(schedule))
+    earliest_s = schedule.earliest_s(schedule.cadence.share)
     if schedule.last_s is None:
         due_s = schedule.started_s + _START_DELAY_S / schedule.cadence.speed
     elif schedule.unfinished:
@@ -88,29 +83,13 @@ def is_further(schedule: CanarySchedule, now_s: float) -> bool:
 
 def _slot_s(schedule: CanarySchedule, last_s: float) -> float:
     """Return the profile's own moment in the interval after that of the last round."""
-    pace_s = schedule.cadence.pace_s
     # The moment differs from that of the profile's probes, which comes from the name alone.
-    phase_s = crc32(f"canaries of {schedule.name}".encode()) / (1 << 32) * pace_s
-    return ((last_s - phase_s) // pace_s + 1) * pace_s + phase_s
-
-
-def _affordable_s(schedule: CanarySchedule) -> float:
-    """Return the time until which the budget is overdrawn."""
-    if schedule.budget_s >= 0:
-        return 0.0
-    return schedule.budget_at_s - schedule.budget_s / _share(schedule)
-
-
-def _share(schedule: CanarySchedule) -> float:
-    return min(1.0, _SHARE * schedule.cadence.speed)
+    return schedule.slot_s(last_s, schedule.cadence.pace_s, f"canaries of {schedule.name}")
 
 
 def after_request(schedule: CanarySchedule, *, began_s: float, now_s: float) -> CanarySchedule:
     """Return the schedule after a request, whose time is taken from the budget."""
-    grown_s = schedule.budget_s + (now_s - schedule.budget_at_s) * _share(schedule)
-    return replace(
-        schedule, budget_s=min(_RESERVE_S, grown_s) - (now_s - began_s), budget_at_s=now_s
-    )
+    return schedule.after_spending(began_s, now_s, share=schedule.cadence.share, most_s=_RESERVE_S)
 
 
 def is_affordable(schedule: CanarySchedule) -> bool:
@@ -147,9 +126,8 @@ def after_round(
     )
     if not interrupted:
         return done
-    pace_s = schedule.cadence.pace_s
-    pause_s = _FIRST_PAUSE_S / schedule.cadence.speed * (1 << min(failed, _MOST_DOUBLED))
-    return replace(done, failed=failed + 1, not_before_s=now_s + min(pause_s, pace_s))
+    pause_s = done.pause_s(_FIRST_PAUSE_S / schedule.cadence.speed, schedule.cadence.pace_s)
+    return replace(done, failed=failed + 1, not_before_s=now_s + pause_s)
 
 
 def after_restart(schedule: CanarySchedule, started_s: float) -> CanarySchedule:

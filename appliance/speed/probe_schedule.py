@@ -12,20 +12,18 @@ repeated    30 s after one that measured nothing, then after twice the pause, up
 ==========  =======================================================================
 
 None is due while the profile does not serve, an operation runs, the profile is held, or a bench
-has the box. Probing takes less than half a per cent of the time: probes spend from a budget that
-grows with the time, and wait while it is overdrawn. Times are monotonic seconds of one boot;
-nothing of this is stored, since a first probe at once does no harm.
+has the box. Probing takes less than half a per cent of the time.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
-from zlib import crc32
 
 from appliance.model.measurements import EventKind, ProbeKind, ProbeOutcome
 from appliance.model.words import Series
 from appliance.speed.probe_prompts import coding_task
 from appliance.speed.probe_sizes import BUDGET_SHARE
+from appliance.speed.schedule import Schedule
 
 WARM_UPS: Final = 2
 """The first request after a start is 0.87 to 1.08 times as fast as others."""
@@ -33,7 +31,6 @@ _RESERVE_S: Final = 12 * 3600 * BUDGET_SHARE
 """Limit of the budget, 216 s: the 12 probes by which the detector confirms a drop may take it, also those
 of a model that became twenty times slower, whose first takes about 75 s and each later one 8 s."""
 _FIRST_PAUSE_S: Final = 30.0
-_MOST_DOUBLED: Final = 10
 _TRIGGERED_A_INTERVAL: Final = 3
 _NOT_THE_ENGINE: Final = frozenset(
     {ProbeOutcome.YIELDED, ProbeOutcome.BUSY, ProbeOutcome.CLOCK, ProbeOutcome.CROWDED}
@@ -78,31 +75,20 @@ class DueProbe:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProbeSchedule:
+class ProbeSchedule(Schedule):
     """Schedule of one profile between two probes."""
 
-    name: str
-    started_s: float
-    """Time at which the profile began to serve."""
     cadence: Cadence = Cadence()
     rotation: int = 0
     """Number of probes so far, without warm-ups."""
     warm_ups: int = 0
-    last_s: float | None = None
-    """Time of the last probe that need not be repeated; None: none since the start."""
-    not_before_s: float = 0.0
-    """End of the pause after a probe that measured nothing."""
-    failed: int = 0
-    """Number of probes in a row that measured nothing."""
     valid_s: float | None = None
     """Time of the last valid probe, or of one that other programs kept away: that silence has a
-    reason, which the status tells; None: none since the start."""
+    reason, which the status shows; None: none since the start."""
     silent_before_s: float = 0.0
     """Serving time without a valid probe before the start."""
     silence_told: bool = False
     budget_s: float = _RESERVE_S
-    """Time that probes may take, as it was at `budget_at_s`; negative: overdrawn."""
-    budget_at_s: float = 0.0
 
 
 def next_probe(
@@ -124,34 +110,22 @@ def next_probe(
     """
     if not conditions.met:
         return None
-    earliest_s = max(schedule.not_before_s, _affordable_s(schedule))
+    earliest_s = schedule.earliest_s(BUDGET_SHARE)
     if schedule.warm_ups < WARM_UPS:
         return DueProbe(at_s=max(schedule.started_s, earliest_s), kind=ProbeKind.WARM_UP)
-    wanted = [DueProbe(at_s=_slot_s(schedule), kind=ProbeKind.SCHEDULED)]
+    interval_s, last_s = schedule.cadence.interval_s, schedule.last_s
+    slot_s = schedule.started_s
+    if last_s is not None:
+        slot_s = schedule.slot_s(last_s, interval_s, schedule.name)
+    wanted = [DueProbe(at_s=slot_s, kind=ProbeKind.SCHEDULED)]
     if wake_s is not None:
         wanted.append(DueProbe(at_s=wake_s, kind=ProbeKind.CONFIRMING, series=wake_series))
     if triggered_s is not None:
-        last_s = schedule.started_s if schedule.last_s is None else schedule.last_s
-        after_s = last_s + schedule.cadence.interval_s / _TRIGGERED_A_INTERVAL
+        since_s = schedule.started_s if last_s is None else last_s
+        after_s = since_s + interval_s / _TRIGGERED_A_INTERVAL
         wanted.append(DueProbe(at_s=max(triggered_s, after_s), kind=ProbeKind.TRIGGERED))
     due = min(wanted, key=lambda probe: probe.at_s)
     return replace(due, at_s=max(due.at_s, earliest_s))
-
-
-def _slot_s(schedule: ProbeSchedule) -> float:
-    """Return the profile's own moment in the interval after that of the last probe."""
-    if schedule.last_s is None:
-        return schedule.started_s
-    interval_s = schedule.cadence.interval_s
-    phase_s = crc32(schedule.name.encode()) / (1 << 32) * interval_s
-    return ((schedule.last_s - phase_s) // interval_s + 1) * interval_s + phase_s
-
-
-def _affordable_s(schedule: ProbeSchedule) -> float:
-    """Return the time until which the budget is overdrawn."""
-    if schedule.budget_s >= 0:
-        return 0.0
-    return schedule.budget_at_s - schedule.budget_s / BUDGET_SHARE
 
 
 def prompts(schedule: ProbeSchedule, due: DueProbe, *, long_prompt: str) -> tuple[str, ...]:
@@ -183,10 +157,7 @@ def after_probe(
     now_s: float,
 ) -> ProbeSchedule:
     """Return the schedule after a probe with an outcome for each of its requests, at least one."""
-    grown_s = schedule.budget_s + (now_s - schedule.budget_at_s) * BUDGET_SHARE
-    spent = replace(
-        schedule, budget_s=min(_RESERVE_S, grown_s) - (now_s - began_s), budget_at_s=now_s
-    )
+    spent = schedule.after_spending(began_s, now_s, share=BUDGET_SHARE, most_s=_RESERVE_S)
     if ProbeOutcome.VALID in outcomes:
         valid = replace(spent, failed=0, not_before_s=0.0)
         if kind is ProbeKind.WARM_UP:
@@ -194,8 +165,7 @@ def after_probe(
         return replace(
             valid, last_s=now_s, rotation=schedule.rotation + 1, valid_s=now_s, silent_before_s=0.0
         )
-    doubled = min(schedule.failed, _MOST_DOUBLED)
-    pause_s = min(_FIRST_PAUSE_S * (1 << doubled), schedule.cadence.interval_s)
+    pause_s = schedule.pause_s(_FIRST_PAUSE_S, schedule.cadence.interval_s)
     paused = replace(spent, failed=schedule.failed + 1, not_before_s=now_s + pause_s)
     if ProbeOutcome.CROWDED in outcomes and not schedule.silence_told:
         paused = replace(paused, valid_s=now_s, silent_before_s=0.0)

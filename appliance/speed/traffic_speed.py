@@ -8,7 +8,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Final
 
-from appliance.model.measurements import TrafficSums
+from appliance.model.measurements import TrafficCounts, TrafficSums
 from appliance.speed.causes import is_cache_lost
 
 _DECODED_TOKENS: Final = 500
@@ -23,13 +23,9 @@ _CACHE_NOW_GAIN: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TrafficSpeed:
-    """Sums of real traffic that are not compared yet, and what is usual."""
+class TrafficSpeed(TrafficCounts):
+    """Counts of real traffic that are not compared yet, and what is usual."""
 
-    output_tokens: int = 0
-    decode_s: float = 0.0
-    prompt_tokens: int = 0
-    cached_tokens: int = 0
     usual: float | None = None
     """Log rate of real traffic about the baseline; None: not known yet."""
     cached_usual: float | None = None
@@ -50,14 +46,7 @@ class TrafficSpeed:
             baseline: Tokens a second that a probe is expected to decode; None: not known, or a loss is
                 known already.
         """
-        summed = replace(
-            self,
-            output_tokens=self.output_tokens + sums.output_tokens,
-            decode_s=self.decode_s + sums.decode_s,
-            prompt_tokens=self.prompt_tokens + sums.prompt_tokens,
-            cached_tokens=self.cached_tokens + sums.cached_tokens,
-        )
-        traffic = _with_cache(summed)
+        traffic = _with_cache(self.plus(sums))
         if traffic.output_tokens < _DECODED_TOKENS or traffic.decode_s <= 0:
             return traffic, False
         rate = traffic.output_tokens / traffic.decode_s

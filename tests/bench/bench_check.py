@@ -23,7 +23,6 @@ from typing import Any, Final
 from appliance.speed.bench_plan import Workload, stage_prompt, stages
 from appliance.speed.bench_rows import (
     Part,
-    RequestLabel,
     RequestRow,
     ResponseObserver,
     latencies_ms,
@@ -87,10 +86,16 @@ class Tee:
             writer.close()
 
     async def _relay(self, body: Any, writer: asyncio.StreamWriter) -> None:
-        label = RequestLabel(
-            profile=MODEL, part=Part.SINGLE, run=1, concurrency=1, prompt=str(len(self.rows))
+        request = RequestRow(
+            profile=MODEL,
+            part=Part.SINGLE,
+            run=1,
+            concurrency=1,
+            prompt=str(len(self.rows)),
+            sent_s=0.0,
+            ended_s=0.0,
         )
-        observer = ResponseObserver(label)
+        observer = ResponseObserver(request)
         writer.write(_HEAD)
 
         def take(piece: bytes, at_s: float) -> None:

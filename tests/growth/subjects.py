@@ -24,7 +24,7 @@ from appliance.routing.json_body import LONG_BYTES, compile_changes
 from appliance.routing.json_scanner import BodyError
 from appliance.routing.model_names import ModelDirectory
 from appliance.routing.origin_policy import OriginPolicy
-from appliance.speed.bench_rows import Part, RequestLabel, ResponseObserver
+from appliance.speed.bench_rows import Part, RequestRow, ResponseObserver
 from appliance.speed.canaries import parse_canaries
 from appliance.speed.canary_verdict import Expectation, judge_answer, read_answer
 from appliance.speed.event_stream import EventStreamParser
@@ -157,8 +157,14 @@ def _events_in_pieces(data: bytes) -> None:
         parser.feed(bytes((byte,)))
 
 
-_BENCHED: Final = RequestLabel(
-    profile="a", part=Part.ANSWERS, run=1, concurrency=1, prompt="lru-cache"
+_BENCHED: Final = RequestRow(
+    profile="a",
+    part=Part.ANSWERS,
+    run=1,
+    concurrency=1,
+    prompt="lru-cache",
+    sent_s=0.0,
+    ended_s=0.0,
 )
 
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from appliance.model.profile import Applied
 from appliance.speed.bench_plan import FEWEST_TOKENS, Stage, stage_prompt, stage_request
-from appliance.speed.bench_rows import Part, RequestLabel, RequestRow, ResponseObserver
+from appliance.speed.bench_rows import Part, RequestRow, ResponseObserver
 from appliance.system.front_client import FrontClient
 
 _TIMEOUT_S: Final = 3600.0
@@ -117,13 +117,15 @@ class LoadGenerator:
         path, body = stage_request(self._applied, stage, prompt, salt, tokens=tokens)
         name = stage.prompts[number]
         observer = ResponseObserver(
-            RequestLabel(
+            RequestRow(
                 profile=self._applied.name,
                 part=stage.part,
                 run=stage.run,
                 concurrency=stage.concurrency,
                 prompt=name,
                 depth=stage.depth,
+                sent_s=0.0,
+                ended_s=0.0,
             ),
             keep_text=is_answer,
         )

@@ -137,7 +137,7 @@ class ProfileMonitor:
 
     def add_traffic(self, sums: TrafficSums) -> None:
         """Take in sums of real traffic, which may make a probe due."""
-        self._traffic = sums if self._traffic is None else _added(self._traffic, sums)
+        self._traffic = sums if self._traffic is None else self._traffic.plus(sums)
         if self._record.take_traffic(sums) and self._timetable.trigger():
             self._news.set()
 
@@ -342,14 +342,3 @@ def _tell(
     for queue in queues:
         if progress is None or queue.qsize() < _MOST_PROGRESS:
             queue.put_nowait(progress)
-
-
-def _added(before: TrafficSums, sums: TrafficSums) -> TrafficSums:
-    """Return both sums together, of the time of the first."""
-    return TrafficSums(
-        unix_s=before.unix_s,
-        output_tokens=before.output_tokens + sums.output_tokens,
-        decode_s=before.decode_s + sums.decode_s,
-        prompt_tokens=before.prompt_tokens + sums.prompt_tokens,
-        cached_tokens=before.cached_tokens + sums.cached_tokens,
-    )

@@ -8,7 +8,6 @@ import pytest
 from appliance.speed.bench_rows import (
     Part,
     ReachedConcurrency,
-    RequestLabel,
     RequestRow,
     ResponseObserver,
     contention,
@@ -26,7 +25,15 @@ from appliance.speed.bench_rows import (
 )
 from tests.fakes.bench_rows import bench_row, gpus_with
 
-LABEL = RequestLabel(profile="a", part=Part.SINGLE, run=1, concurrency=1, prompt="lru-cache")
+REQUEST = RequestRow(
+    profile="a",
+    part=Part.SINGLE,
+    run=1,
+    concurrency=1,
+    prompt="lru-cache",
+    sent_s=0.0,
+    ended_s=0.0,
+)
 
 
 def event(value: object) -> bytes:
@@ -42,7 +49,7 @@ DONE = b"data: [DONE]\n\n"
 
 
 def observed(*pieces: bytes, keep_text: bool = False) -> ResponseObserver:
-    observer = ResponseObserver(LABEL, keep_text=keep_text)
+    observer = ResponseObserver(REQUEST, keep_text=keep_text)
     for number, data in enumerate(pieces):
         observer.feed(data, 11.0 + number)
     return observer
@@ -131,7 +138,7 @@ def test_one_token_has_no_time_per_token() -> None:
 
 def test_endless_response_is_given_up() -> None:
     """A response beyond the limit is no longer read, and says so."""
-    observer = ResponseObserver(LABEL)
+    observer = ResponseObserver(REQUEST)
     block = b": comment" + b" " * (8 << 20) + b"\n"
     for _ in range(9):
         observer.feed(block, 11.0)
