@@ -30,7 +30,7 @@ from appliance.model.errors import NotFoundError, PreconditionError
 from appliance.model.targets import TargetStanding
 from appliance.model.wording import short
 from appliance.system.sqlite.alert_store import AlertStore
-from appliance.system.sqlite.outbox_table import OutboxCounts
+from appliance.system.sqlite.alert_tables import OutboxCounts
 from appliance.wire.control import Exit
 from appliance.wire.conversation import ResultEvent
 

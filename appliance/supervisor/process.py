@@ -58,7 +58,7 @@ from appliance.system.launch_files import TICKET, FileRunTickets
 from appliance.system.peaks import FilePeaks
 from appliance.system.ports import Profiles
 from appliance.system.socket_gateway import SocketGateway
-from appliance.system.sqlite.store import SqliteStore
+from appliance.system.sqlite.operation_store import OperationStore
 from appliance.system.systemd.daemon import Readiness, named_sockets
 from appliance.system.systemd.service_manager import SystemdUnits
 from appliance.system.user_accounts import account_of, account_of_uid
@@ -83,7 +83,7 @@ async def run(settings: Settings) -> None:
         margin_bytes=settings.memory.margin,
     )
     clock = SystemClock()
-    store = SqliteStore(
+    store = OperationStore(
         state_dir / "state.sqlite",
         keep_rows=settings.keep_operations,
         spool=runtime_dir / "operation.json",

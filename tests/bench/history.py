@@ -28,9 +28,8 @@ from typing import Any
 from appliance.model.words import Series
 from appliance.speed.detector import Detector
 from appliance.system.sqlite.database import open_or_replace, transaction
-from appliance.system.sqlite.measurement_rows import to_probe_row
 from appliance.system.sqlite.measurement_store import MeasurementStore
-from appliance.system.sqlite.measurement_tables import MEASUREMENTS
+from appliance.system.sqlite.measurement_tables import MEASUREMENTS, to_probe_row
 from appliance.wire.health_socket import MOST_ROWS
 from tests.fakes.health_thread import health_thread
 from tests.fakes.probe_rows import probe

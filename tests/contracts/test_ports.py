@@ -11,7 +11,7 @@ port                    adapter               contract
 ``Host``                `LinuxHost`           here, its GPUs under the pretend driver
 ``ProbeLane``           `SocketProbeLane`     with the tests of the gateway's lane (`either`)
 ``Commitment``          `FileCommitment`      with the tests of the adapter (`either`)
-``Store``               `SqliteStore`         with the tests of the adapter (`either`)
+``Store``               `OperationStore`         with the tests of the adapter (`either`)
 ``Peaks``               `FilePeaks`           with the tests of the adapter (`peaks`)
 ``Units``, ``Change``   `SystemdUnits`        `units_contract`, on a booted box too
 ======================  ====================  =================================================

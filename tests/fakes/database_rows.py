@@ -11,8 +11,8 @@ from appliance.model.operations import Finished, Goal, Kind, Operation, Outcome
 from appliance.model.words import Mark
 from appliance.system.sqlite.alert_store import AlertStore
 from appliance.system.sqlite.measurement_store import MeasurementStore
+from appliance.system.sqlite.operation_store import OperationStore
 from appliance.system.sqlite.state_store import StateStore
-from appliance.system.sqlite.store import SqliteStore
 from tests.fakes.alert_samples import profile_subject, told, transition
 from tests.fakes.probe_rows import probe
 
@@ -48,7 +48,7 @@ def event(now: float) -> MeasurementEvent:
 
 async def write_operations(path: Path, rows: int, now: float) -> None:
     """Write operations, and a mark each."""
-    store = SqliteStore(path, keep_rows=10 * rows)
+    store = OperationStore(path, keep_rows=10 * rows)
     await store.open()
     for number in range(rows):
         await store.finish(ended(await store.begin(operation(now - rows + number))))

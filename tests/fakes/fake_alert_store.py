@@ -13,7 +13,7 @@ from appliance.alerts.outbox import (
     rows_of,
 )
 from appliance.model.alerts import OutboxState, Severity, Subject, Transition
-from appliance.system.sqlite.outbox_table import OutboxCounts
+from appliance.system.sqlite.alert_tables import OutboxCounts
 
 
 class FakeAlertStore:

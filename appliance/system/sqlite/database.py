@@ -11,11 +11,11 @@ import contextlib
 import logging
 import sqlite3
 import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from appliance.model.errors import StoreError
 from appliance.model.wording import short
@@ -46,39 +46,38 @@ _CHANGING: Final = frozenset((*range(24, 44), *range(52, 56), *range(92, 100)))
 (https://www.sqlite.org/fileformat.html#the_database_header)."""
 _Statement = tuple[str, str, str, str | None]
 """Type, name, table and SQL of an entry of the schema; None: SQLite made it by itself."""
-R = TypeVar("R")
-T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Schema:
     """Tables of one store."""
 
     version: int
-    migrate: Callable[[sqlite3.Connection, int], None]
-    """Function that makes the tables of this version from those of an earlier one, 0 for a new file.
-    It runs in a transaction. Raises sqlite3.Error for rows that no version wrote."""
-    pragmas: tuple[str, ...]
+    tables: Mapping[str, str]
+    """Text of each table's statement behind its opening parenthesis, by name, what must not be lost first."""
+    indexes: Sequence[str] = ()
+    """Statements that make the indexes."""
+    pragmas: Sequence[str]
     """Settings of each connection, made before the first table."""
-    is_checked: bool = False
-    """Whether opening reads the whole file to find damage (PRAGMA integrity_check)."""
+    migrate: Callable[[sqlite3.Connection, int], None] | None = None
+    """Function that makes the tables of this version from those of an earlier one, 0 for a new file; None: there
+    is no earlier version. It runs in a transaction. Raises sqlite3.Error for rows that no version wrote."""
+
+    def make(self, db: sqlite3.Connection, version: int) -> None:
+        """Make the tables of this version from those of an earlier one, 0 for a new file."""
+        if self.migrate is not None:
+            self.migrate(db, version)
+            return
+        for name, columns in self.tables.items():
+            db.execute(f"CREATE TABLE {name} ({columns}")
+        for statement in self.indexes:
+            db.execute(statement)
 
 
 def is_corrupt(error: Exception) -> bool:
     """Tell whether an error of SQLite says that a file is damaged; its own message may be damaged, too."""
     code = getattr(error, "sqlite_errorcode", 0)
     return code & 0xFF in _CORRUPT or isinstance(error, UnicodeError)
-
-
-def decoded(rows: Iterable[R], decode: Callable[[R], T]) -> list[T]:
-    """Decode rows one by one, and leave out damaged ones."""
-    found = []
-    for row in rows:
-        try:
-            found.append(decode(row))
-        except DAMAGE as error:
-            _log.warning("a damaged row is left out: %s", short(str(error)))
-    return found
 
 
 def open_or_replace(path: Path, schema: Schema) -> tuple[sqlite3.Connection, Path | None]:
@@ -117,8 +116,7 @@ def open_database(path: Path, schema: Schema) -> sqlite3.Connection:
         version = _readable_version(db, path, schema)
         for pragma in (*schema.pragmas, "journal_mode=WAL"):
             db.execute(f"PRAGMA {pragma}")
-        if schema.is_checked:
-            check(db)
+        check(db)
         if version != schema.version:
             _bring_up_to_date(db, version, schema)
     except BaseException:
@@ -146,40 +144,6 @@ def transaction(db: sqlite3.Connection) -> Iterator[None]:
         with contextlib.suppress(sqlite3.Error):
             db.execute("ROLLBACK")
         raise
-
-
-def insert(db: sqlite3.Connection, table: str, row: Mapping[str, Any], conflict: str = "") -> int:
-    """Add a row; `conflict` is the clause for a key that exists. Returns how many rows changed."""
-    columns, places = ", ".join(row), ", ".join(f":{name}" for name in row)
-    sql = f"INSERT INTO {table} ({columns}) VALUES ({places}) {conflict}"  # noqa: S608 - our names
-    return db.execute(sql, {name: _encodable(value) for name, value in row.items()}).rowcount
-
-
-def drop_old(db: sqlite3.Connection, table: str, *, kept: int, condition: str = "") -> None:
-    """Delete all but the newest rows of a table, by their order: numbers have gaps after a recovery.
-
-    Args:
-        db: The database.
-        table: The table.
-        kept: Number of rows that are kept.
-        condition: Further clause for those that may be deleted, from its AND on.
-    """
-    oldest = f"SELECT id FROM {table} ORDER BY id DESC LIMIT 1 OFFSET {kept}"  # noqa: S608
-    db.execute(f"DELETE FROM {table} WHERE id <= ({oldest}) {condition}")  # noqa: S608 - our names
-
-
-def make_tables(db: sqlite3.Connection, tables: Mapping[str, str], indexes: Iterable[str]) -> None:
-    """Make the tables of a new file.
-
-    Args:
-        db: The file, in a transaction.
-        tables: Text of each table's statement behind its opening parenthesis, by the table's name.
-        indexes: Statements that make the indexes.
-    """
-    for name, columns in tables.items():
-        db.execute(f"CREATE TABLE {name} ({columns}")
-    for statement in indexes:
-        db.execute(statement)
 
 
 def salvage_tables(damaged: Path, db: sqlite3.Connection, tables: Iterable[str]) -> int:
@@ -254,11 +218,6 @@ def _by_keys(db: sqlite3.Connection, table: str) -> str:
         # With a plus a column is read from the row, not from the index.
         equal = ["b.rowid=a.rowid", *(f"+b.{column}=a.{column}" for (column,) in columns)]
     return f"SELECT b.* FROM {table} a {hint} CROSS JOIN {table} b ON {' AND '.join(equal)}"  # noqa: S608
-
-
-def _encodable(value: object) -> object:
-    """Replace halves of surrogate pairs, which JSON may hold and SQLite refuses."""
-    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
 
 
 _TEXT: Final = partial(str, encoding="utf-8", errors="replace")
@@ -350,7 +309,7 @@ def _statements_of(schema: Schema) -> frozenset[_Statement]:
     """Return the entries of the schema of a new file."""
     with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as db:
         db.row_factory = sqlite3.Row
-        schema.migrate(db, 0)
+        schema.make(db, 0)
         return _statements(db)
 
 
@@ -364,7 +323,7 @@ def check(db: sqlite3.Connection) -> None:
 def _bring_up_to_date(db: sqlite3.Connection, version: int, schema: Schema) -> None:
     """Make or migrate the tables in one transaction, so that a killed process changes nothing."""
     with transaction(db):
-        schema.migrate(db, version)
+        schema.make(db, version)
         db.execute(f"PRAGMA user_version={schema.version}")
 
 

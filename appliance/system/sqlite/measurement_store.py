@@ -15,19 +15,16 @@ a single damaged row                   left out
 =====================================  ======================================================
 """
 
-import asyncio
 import json
 import logging
 import math
 import sqlite3
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, TypeVar
 
-from appliance.model.json_reader import decode_json
 from appliance.model.measurements import (
     CanaryRun,
     EventKind,
@@ -38,34 +35,27 @@ from appliance.model.measurements import (
 )
 from appliance.model.words import Series
 from appliance.status.history import RateSummary, down_sampled, fitted
-from appliance.system.sqlite.database import (
-    DAMAGE,
-    decoded,
-    insert,
-    is_corrupt,
-    open_or_replace,
-    transaction,
-)
-from appliance.system.sqlite.measurement_rows import (
-    Row,
-    to_event,
-    to_event_row,
-    to_probe,
-    to_probe_row,
-)
+from appliance.system.sqlite.database import is_corrupt, transaction
 from appliance.system.sqlite.measurement_tables import (
     HOUR_S,
     MEASUREMENTS,
     compact,
     history,
-    salvage,
+    to_probe,
+    to_probe_row,
 )
-from appliance.wire.typed_json import from_json
+from appliance.system.sqlite.store import (
+    RETRY_AFTER_S,
+    Row,
+    SqliteStore,
+    decoded,
+    from_row,
+    insert,
+    to_row,
+)
 
 _log = logging.getLogger(__name__)
 
-_RETRY_AFTER_S: Final = 10.0
-"""Pause before a disk that refused is tried again."""
 _MOST_WAITING: Final = 1000
 """Events that wait for the disk; older ones go first."""
 T = TypeVar("T")
@@ -74,37 +64,23 @@ StateKey = tuple[str, str]
 """Profile, and a `Series` or another key of its states, such as that of a canary."""
 
 
-class MeasurementStore:
-    """Store of measurements. One thread of its own does all access.
+class MeasurementStore(SqliteStore):
+    """Store of measurements.
 
     Args:
         path: The database.
         retry_after_s: Pause before a file that refused is tried again.
     """
 
-    def __init__(self, path: Path, *, retry_after_s: float = _RETRY_AFTER_S) -> None:
-        self._path = path
-        self._retry_after_s = retry_after_s
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="measurements")
-        self._db: sqlite3.Connection | None = None
-        self._retry_at_s = 0.0
+    def __init__(self, path: Path, *, retry_after_s: float = RETRY_AFTER_S) -> None:
+        super().__init__(path, MEASUREMENTS, retry_after_s=retry_after_s)
         self._last_event: int | None = None
         """Highest number of an event; None: not known, the file could not be read yet."""
         self._states: dict[StateKey, str] = {}
         """States that the file does not have yet."""
         self._events: list[MeasurementEvent] = []
         """Events that the file does not have yet."""
-        self._fault: str | None = None
         self._dropped = 0
-
-    async def open(self) -> None:
-        """Open or create the file. Raises `StoreError` only for one of a newer version."""
-        await self._run(self._open)
-
-    async def close(self) -> None:
-        """Close the file and end the thread."""
-        await self._run(self._close)
-        self._thread.shutdown()
 
     @property
     def trouble(self) -> str | None:
@@ -138,7 +114,7 @@ class MeasurementStore:
             if probe is not None:
                 insert(db, "probes", to_probe_row(probe))
             for run in canary_runs:
-                insert(db, "canary_runs", asdict(run))
+                insert(db, "canary_runs", to_row(run))
 
         def add() -> Sequence[MeasurementEvent]:
             numbered = self._wait(states or {}, events)
@@ -150,8 +126,8 @@ class MeasurementStore:
 
     async def add_traffic(self, profile: str, sums: TrafficSums) -> None:
         """Add to the sums of an hour."""
-        row = {"profile": profile, "hour": int(sums.unix_s // HOUR_S), **asdict(sums)}
-        del row["unix_s"]
+        hour = int(sums.unix_s // HOUR_S)
+        row = {"profile": profile, "hour": hour, **to_row(sums, "unix_s")}
         await self._run(self._store, lambda db: insert(db, "traffic", row, _ADD_TRAFFIC))
 
     async def add_bench(self, name: str, unix_s: float, document: Mapping[str, object]) -> bool:
@@ -191,7 +167,7 @@ class MeasurementStore:
 
         def read() -> Sequence[MeasurementEvent]:
             nothing: list[MeasurementEvent] = []
-            stored = self._try(lambda db: decoded(db.execute(sql, values), to_event), nothing)
+            stored = self._try(lambda db: decoded(db.execute(sql, values), _to_event), nothing)
             waiting = [
                 event
                 for event in self._events
@@ -284,9 +260,6 @@ class MeasurementStore:
 
     # --- in the store's thread -------------------------------------------------------
 
-    async def _run(self, job: Callable[..., T], *arguments: object) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, job, *arguments)
-
     async def _rows(
         self, sql: str, values: Sequence[object], decode: Callable[[Row], T]
     ) -> list[T]:
@@ -333,7 +306,7 @@ class MeasurementStore:
                     row = {"profile": profile, "series": series, "state": state}
                     insert(db, "detectors", row, "ON CONFLICT DO UPDATE SET state=excluded.state")
                 for event in self._events:
-                    insert(db, "events", to_event_row(event), "ON CONFLICT DO NOTHING")
+                    insert(db, "events", to_row(event), "ON CONFLICT DO NOTHING")
             self._states, self._events = {}, []
             return True
 
@@ -341,52 +314,26 @@ class MeasurementStore:
 
     def _try(self, job: Callable[[sqlite3.Connection], T], default: T) -> T:
         """Do a job that reads, after writing what waited."""
-        if (self._states or self._events) and time.monotonic() >= self._retry_at_s:
+        if (self._states or self._events) and self._is_due():
             self._write(_nothing)
         return self._attempt(job, default)
 
-    def _attempt(self, job: Callable[[sqlite3.Connection], T], default: T) -> T:
-        if self._db is None and time.monotonic() >= self._retry_at_s:
-            self._open()
-        if self._db is None:
-            return default
-        try:
-            return job(self._db)
-        except DAMAGE as error:  # of the file, or of a number or text that SQLite cannot hold
-            self._failed(error)
-            if is_corrupt(error):
-                self._close()  # Opening it anew replaces it.
-            return default
-
-    def _open(self) -> None:
-        """Open the file; replace a damaged one, and leave one that no disk holds for later."""
-        self._close()
-        try:
-            self._db, aside = open_or_replace(self._path, MEASUREMENTS)
-            copied = 0 if aside is None else salvage(aside, self._db)
-            (highest,) = self._db.execute("SELECT coalesce(max(id), 0) FROM events").fetchone()
-        except (*DAMAGE, OSError) as error:
-            self._close()
-            self._failed(error)
-            return
-        known = aside is None
-        self._last_event = max(self._last_event or 0, highest if known else int(time.time()))
-        if aside is not None:
-            text = f"{self._path} was damaged and is now {aside}; {copied} of its rows were kept"
-            self._wait({}, [_recovered(text)])
+    def _opened(self, db: sqlite3.Connection, recovery: str | None) -> None:
+        (highest,) = db.execute("SELECT coalesce(max(id), 0) FROM events").fetchone()
+        # Which numbers a damaged file had given away is not known.
+        highest = highest if recovery is None else int(time.time())
+        self._last_event = max(self._last_event or 0, highest)
+        if recovery is not None:
+            self._wait({}, [_recovered(recovery)])
         if self._states or self._events:
             self._write(_nothing)
 
-    def _close(self) -> None:
-        db, self._db = self._db, None
-        if db is not None:
-            db.close()
-
     def _failed(self, error: Exception) -> None:
-        self._retry_at_s = time.monotonic() + self._retry_after_s
         if self._fault is None:
             _log.error("measurements cannot be stored in %s: %s", self._path, error)
-        self._fault = str(error)
+        super()._failed(error)
+        if is_corrupt(error):
+            self._close_file()  # Opening it anew replaces it.
 
 
 def _recovered(text: str) -> MeasurementEvent:
@@ -419,13 +366,17 @@ def _to_state(row: Row) -> tuple[StateKey, str]:
     return (profile, series), state
 
 
+def _to_event(row: Row) -> MeasurementEvent:
+    return from_row(MeasurementEvent, row)
+
+
 def _to_canary_run(row: Row) -> CanaryRun:
-    return from_json(CanaryRun, {**dict(row), "passed": bool(row["passed"])})
+    return from_row(CanaryRun, row)
 
 
 def _to_traffic(row: Row) -> TrafficSums:
-    return from_json(TrafficSums, dict(row))
+    return from_row(TrafficSums, row)
 
 
 def _to_bench(row: Row) -> StoredBench:
-    return from_json(StoredBench, {**dict(row), "document": decode_json(row["document"])})
+    return from_row(StoredBench, row)

@@ -1,4 +1,4 @@
-"""Tables of measurements, their retention, and what can be read of a damaged file.
+"""Tables of measurements: probes as rows, retention, and the history of rates.
 
 A row of `probes` with the evidence of two GPUs takes about 0.8 KiB, one of `hourly` 50 bytes: ten
 years of a probe every 15 minutes are 15 MiB (`make bench-history`).
@@ -6,22 +6,32 @@ years of a probe every 15 minutes are 15 MiB (`make bench-history`).
 
 import sqlite3
 from collections.abc import Collection, Mapping, Sequence
-from pathlib import Path
+from dataclasses import fields
 from typing import Any, Final
 
-from appliance.model.measurements import ProbeKind, ProbeOutcome, rate_of
+from msgspec import to_builtins
+
+from appliance.model.measurements import (
+    Probe,
+    ProbeKind,
+    ProbeOutcome,
+    RawTimings,
+    TimingSource,
+    rate_of,
+)
 from appliance.model.words import Series
 from appliance.status.history import RateSummary, summarise
-from appliance.system.sqlite.database import (
-    Schema,
+from appliance.system.sqlite.database import Schema, transaction
+from appliance.system.sqlite.store import (
+    Row,
     decoded,
     drop_old,
+    from_row,
     insert,
-    make_tables,
-    salvage_tables,
-    transaction,
+    row_document,
+    to_json,
+    to_row,
 )
-from appliance.system.sqlite.measurement_rows import RAW_COLUMNS, to_raw
 
 HOUR_S: Final = 3600.0
 _RAW_S: Final = 90 * 86400.0
@@ -31,62 +41,89 @@ _PAGES_A_STEP: Final = 256
 """Free pages that one step gives back to the disk: 1 MiB."""
 _KEPT_EVENTS: Final = 10_000
 _KEPT_BENCHES: Final = 50
+RAW_COLUMNS: Final = tuple(field.name for field in fields(RawTimings))
+_CLOCKS: Final[Mapping[str, TimingSource]] = {source.value: source for source in TimingSource}
 _SERIES: Final = tuple(Series)
 _COUNTS: Final = f"outcome = '{ProbeOutcome.VALID}' AND kind <> '{ProbeKind.WARM_UP}'"
 _COLUMNS: Final = ", ".join(("profile", "began_unix_s", *RAW_COLUMNS))
 _MEASURED: Final = f"SELECT {_COLUMNS} FROM probes WHERE {_COUNTS}"  # noqa: S608 - our names
 """Beginning of a query for the probes that count."""
 
-# `evidence` is last, so that a query for the times does not read the pages that it overflows to.
-_TABLES: Final = {
-    "detectors": """
+MEASUREMENTS: Final = Schema(
+    version=1,
+    # `evidence` is last, so that a query for the times does not read the pages that it overflows to.
+    tables={
+        "detectors": """
   profile TEXT NOT NULL, series TEXT NOT NULL, state TEXT NOT NULL,
   PRIMARY KEY (profile, series)) STRICT, WITHOUT ROWID""",
-    "events": """
+        "events": """
   id INTEGER PRIMARY KEY, unix_s REAL NOT NULL, profile TEXT NOT NULL, kind TEXT NOT NULL,
   series TEXT, change REAL, cause TEXT, rate REAL, baseline REAL, since_unix_s REAL,
   likely TEXT NOT NULL, text TEXT NOT NULL) STRICT""",
-    "hourly": """
+        "hourly": """
   profile TEXT NOT NULL, series TEXT NOT NULL, hour INTEGER NOT NULL, count INTEGER NOT NULL,
   low REAL NOT NULL, median REAL NOT NULL, high REAL NOT NULL,
   PRIMARY KEY (profile, series, hour)) STRICT, WITHOUT ROWID""",
-    "traffic": """
+        "traffic": """
   profile TEXT NOT NULL, hour INTEGER NOT NULL, output_tokens INTEGER NOT NULL,
   decode_s REAL NOT NULL, prompt_tokens INTEGER NOT NULL, cached_tokens INTEGER NOT NULL,
   PRIMARY KEY (profile, hour)) STRICT, WITHOUT ROWID""",
-    "probes": """
+        "probes": """
   id INTEGER PRIMARY KEY, profile TEXT NOT NULL, began_unix_s REAL NOT NULL,
   began_s REAL NOT NULL, boot_id TEXT NOT NULL, kind TEXT NOT NULL, prompt TEXT NOT NULL,
   outcome TEXT NOT NULL, detail TEXT NOT NULL, source TEXT, prompt_tokens INTEGER,
   cached_tokens INTEGER, prefill_s REAL, output_tokens INTEGER, decoded_tokens INTEGER,
   decode_s REAL, drafted_tokens INTEGER, accepted_tokens INTEGER, ttft_s REAL, wall_s REAL,
   evidence TEXT NOT NULL) STRICT""",
-    "canary_runs": """
+        "canary_runs": """
   id INTEGER PRIMARY KEY, profile TEXT NOT NULL, canary TEXT NOT NULL, unix_s REAL NOT NULL,
   passed INTEGER NOT NULL, detail TEXT NOT NULL) STRICT""",
-    "benches": """
+        "benches": """
   id INTEGER PRIMARY KEY, unix_s REAL NOT NULL, name TEXT NOT NULL,
   document TEXT NOT NULL) STRICT""",
-}
-"""Tables, what must not be lost first."""
-_INDEXES: Final = (
-    "CREATE INDEX probes_of ON probes (profile, began_unix_s)",
-    "CREATE INDEX probes_age ON probes (began_unix_s)",
-    "CREATE INDEX canary_runs_of ON canary_runs (profile, unix_s)",
-)
-
-
-def _migrate(db: sqlite3.Connection, _version: int) -> None:
-    """Make the tables; there is no earlier version."""
-    make_tables(db, _TABLES, _INDEXES)
-
-
-MEASUREMENTS: Final = Schema(
-    version=1,
-    migrate=_migrate,
+    },
+    indexes=(
+        "CREATE INDEX probes_of ON probes (profile, began_unix_s)",
+        "CREATE INDEX probes_age ON probes (began_unix_s)",
+        "CREATE INDEX canary_runs_of ON canary_runs (profile, unix_s)",
+    ),
     pragmas=("auto_vacuum=INCREMENTAL", "synchronous=FULL"),
-    is_checked=True,
 )
+
+
+# --- probes as rows ------------------------------------------------------------------
+
+
+def to_probe_row(probe: Probe) -> dict[str, Any]:
+    """Return the columns of a probe; those of its times are NULL if nothing was measured."""
+    times = dict.fromkeys(RAW_COLUMNS) if probe.raw is None else to_row(probe.raw)
+    # None, the default of each field of the evidence, takes room in every row.
+    evidence = to_json(_without_none(to_builtins(probe.evidence)))
+    return {**to_row(probe, "raw", "evidence"), **times, "evidence": evidence}
+
+
+def to_probe(row: Row) -> Probe:
+    """Return the probe of a row. Raises ValueError for a damaged one."""
+    raw = None if row["source"] is None else row_document(RawTimings, row)
+    return from_row(Probe, row, raw=raw)
+
+
+def to_raw(values: Sequence[Any]) -> RawTimings:
+    """Return the times of the columns `RAW_COLUMNS`, unchecked, of which a history needs thousands.
+
+    Raises ValueError for an unknown clock.
+    """
+    source, *numbers = values
+    clock = _CLOCKS.get(source)
+    if clock is None:
+        raise ValueError(f"{source} is no clock")
+    return RawTimings(source=clock, **dict(zip(RAW_COLUMNS[1:], numbers, strict=True)))
+
+
+def _without_none(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _without_none(one) for name, one in value.items() if one is not None}
+    return [_without_none(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 # --- retention -----------------------------------------------------------------------
@@ -187,11 +224,3 @@ def _to_summary(row: Sequence[Any]) -> RateSummary:
     begin_s, count, *rates = row
     low, middle, high = map(float, rates)
     return RateSummary(float(begin_s), int(count), low, middle, high)
-
-
-# --- recovery ------------------------------------------------------------------------
-
-
-def salvage(damaged: Path, db: sqlite3.Connection) -> int:
-    """Copy the rows that can be read of a damaged database; returns how many."""
-    return salvage_tables(damaged, db, _TABLES)

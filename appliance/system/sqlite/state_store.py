@@ -4,14 +4,11 @@ A fault of the file costs the record, nothing else: it is logged once, and the f
 while. A change that could not be written is found again by the next observation.
 """
 
-import asyncio
 import logging
 import sqlite3
-import time
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 
 from appliance.model.errors import StoreError
 from appliance.status.state_record import (
@@ -21,29 +18,14 @@ from appliance.status.state_record import (
     StateChange,
     state_changes,
 )
-from appliance.system.sqlite.database import (
-    DAMAGE,
-    Schema,
-    decoded,
-    insert,
-    make_tables,
-    open_or_replace,
-    salvage_tables,
-    transaction,
-)
-from appliance.wire.typed_json import from_json
+from appliance.system.sqlite.database import Schema, transaction
+from appliance.system.sqlite.store import Row, SqliteStore, decoded, from_row, insert, to_row
 
 _log = logging.getLogger(__name__)
 
 _RETRY_AFTER_S: Final = 60.0
 _SEEN_EVERY_S: Final = 60.0
 """Pause between two notes that the box was still observed: less than the gap that is told as one."""
-_TABLES: Final = {
-    "changes": """
-  id INTEGER PRIMARY KEY, unix_s REAL NOT NULL, profile TEXT NOT NULL, state TEXT NOT NULL) STRICT""",
-    "observed": "id INTEGER PRIMARY KEY CHECK (id = 1), until_unix_s REAL NOT NULL) STRICT",
-}
-_INDEXES: Final = ("CREATE INDEX changes_of ON changes (profile, id)",)
 _LAST: Final = "SELECT unix_s, profile, state FROM changes WHERE id IN (SELECT max(id) FROM changes GROUP BY profile)"
 _DROP_OLD: Final = (
     "DELETE FROM changes WHERE unix_s < :before"
@@ -55,18 +37,21 @@ _DROP_MANY: Final = (
 )
 _DROP_GONE: Final = "DELETE FROM changes WHERE unix_s < :before AND state = 'unknown'"
 _NEWEST: Final = "SELECT unix_s, profile, state FROM changes ORDER BY id DESC LIMIT :most"
-T = TypeVar("T")
 
 STATES: Final = Schema(
     version=1,
-    migrate=lambda db, _version: make_tables(db, _TABLES, _INDEXES),
+    tables={
+        "changes": """
+  id INTEGER PRIMARY KEY, unix_s REAL NOT NULL, profile TEXT NOT NULL, state TEXT NOT NULL) STRICT""",
+        "observed": "id INTEGER PRIMARY KEY CHECK (id = 1), until_unix_s REAL NOT NULL) STRICT",
+    },
+    indexes=("CREATE INDEX changes_of ON changes (profile, id)",),
     pragmas=("synchronous=NORMAL",),
-    is_checked=True,
 )
 
 
-class StateStore:
-    """Store of states. One thread of its own does all access.
+class StateStore(SqliteStore):
+    """Store of states.
 
     Args:
         path: The database.
@@ -74,17 +59,12 @@ class StateStore:
     """
 
     def __init__(self, path: Path, *, retry_after_s: float = _RETRY_AFTER_S) -> None:
-        self._path = path
-        self._retry_after_s = retry_after_s
-        self._retry_at_s = 0.0
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="states")
-        self._db: sqlite3.Connection | None = None
+        super().__init__(path, STATES, retry_after_s=retry_after_s)
         self._last: dict[str, str] = {}
         self._until: float | None = None
         """Last observation, in Unix seconds; None: there was none."""
         self._written: float = float("-inf")
         """Last observation that the file has."""
-        self._fault = ""
 
     async def observe(self, seen: Mapping[str, str], now: float) -> None:
         """Add what has changed since the last observation.
@@ -93,32 +73,21 @@ class StateStore:
             seen: State of each profile.
             now: Unix seconds.
         """
-        await self._run(lambda: self._attempt(lambda db: self._observe(db, seen, now), None))
+        await self._run(self._attempt, lambda db: self._observe(db, seen, now), None)
 
     async def changes(self) -> tuple[Sequence[StateChange], float | None]:
         """Return the newest changes, the oldest first, and the time of the last observation; None: none."""
         nothing: tuple[Sequence[StateChange], float | None] = ((), self._until)
-        return await self._run(lambda: self._attempt(self._read, nothing))
+        return await self._run(self._attempt, self._read, nothing)
 
-    async def close(self) -> None:
-        """Note the last observation, close the file and end the thread."""
-        await self._run(self._end)
-        self._thread.shutdown()
-
-    async def _run(self, job: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, job)
+    # --- in the store's thread -------------------------------------------------------
 
     def _observe(self, db: sqlite3.Connection, seen: Mapping[str, str], now: float) -> None:
         found = list(state_changes(self._last, seen, until=self._until, now=now))
         if found or abs(now - self._written) >= _SEEN_EVERY_S:
             with transaction(db):
                 for change in found:
-                    row = {
-                        "unix_s": change.unix_s,
-                        "profile": change.profile,
-                        "state": change.state,
-                    }
-                    insert(db, "changes", row)
+                    insert(db, "changes", to_row(change))
                 for profile in {change.profile for change in found}:
                     db.execute(_DROP_MANY, {"profile": profile, "kept": MOST_OF_A_PROFILE})
                 for statement in (_DROP_OLD, _DROP_GONE):
@@ -127,56 +96,41 @@ class StateStore:
             self._written = now
         self._last.update({change.profile: change.state for change in found})
         self._until = now
+        self._fault = None
 
     def _read(self, db: sqlite3.Connection) -> tuple[Sequence[StateChange], float | None]:
-        rows = db.execute(_NEWEST, {"most": MOST_TOLD})
-        return decoded(rows, _to_change)[::-1], self._until
+        changes = decoded(db.execute(_NEWEST, {"most": MOST_TOLD}), _to_change)
+        self._fault = None
+        return changes[::-1], self._until
 
-    def _attempt(self, job: Callable[[sqlite3.Connection], T], default: T) -> T:
-        if self._db is None and time.monotonic() < self._retry_at_s:
-            return default
+    def _open(self) -> None:
         try:
-            if self._db is None:
-                self._db = self._open()
-            found = job(self._db)
-        except (*DAMAGE, OSError, StoreError) as error:
+            super()._open()
+        except StoreError as error:  # of a newer version
             self._failed(error)
-            return default
-        self._fault = ""
-        return found
 
-    def _open(self) -> sqlite3.Connection:
-        db, aside = open_or_replace(self._path, STATES)
-        if aside is not None:
-            salvage_tables(aside, db, _TABLES)
+    def _opened(self, db: sqlite3.Connection, recovery: str | None) -> None:  # noqa: ARG002 - rows say what was kept
         changes = decoded(db.execute(_LAST), _to_change)
         self._last = {change.profile: change.state for change in changes}
         observed = db.execute("SELECT until_unix_s FROM observed").fetchone()
         if self._until is None and observed is not None and isinstance(observed[0], float):
             self._until = observed[0]
-        return db
 
     def _failed(self, error: Exception) -> None:
-        if not self._fault:
+        if self._fault is None:
             _log.error("states of profiles are not recorded in %s: %s", self._path, error)
-        self._fault = str(error)
-        self._retry_at_s = time.monotonic() + self._retry_after_s
-        self._close()
+        super()._failed(error)
+        self._close_file()
 
-    def _end(self) -> None:
+    def _close(self) -> None:
         if self._db is not None and self._until is not None:
             until = self._until
             self._attempt(lambda db: _note(db, until), None)
-        self._close()
-
-    def _close(self) -> None:
-        db, self._db = self._db, None
-        if db is not None:
-            db.close()
+        self._close_file()
 
 
-def _to_change(row: sqlite3.Row) -> StateChange:
-    return from_json(StateChange, dict(row))
+def _to_change(row: Row) -> StateChange:
+    return from_row(StateChange, row)
 
 
 def _note(db: sqlite3.Connection, until: float) -> None:

@@ -1,341 +1,258 @@
-"""Store of operations and marks in SQLite.
+"""Base of the four stores: one SQLite file, one thread that does all access, and typed values as rows.
 
-A switch never fails because of this file: an unreadable one is renamed, and a new one begun. While
-a disk is full or failing, operations are kept in a file in memory
-(`system.sqlite.operation_spool`) until the database takes them. The files of
-`system.commitment` hold what a boot follows, so rows are written without waiting for the disk
-(WAL, synchronous=NORMAL): they only have to survive the death of this process.
+A field of a value is a column of the same name; one that no column can hold, such as a list, is JSON text. What a
+store does while its file takes no rows is its own affair: see `operation_store`, `measurement_store`,
+`state_store` and `alert_store`.
 """
 
 import asyncio
 import contextlib
+import json
 import logging
 import sqlite3
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import fields
+from functools import cache
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from types import NoneType, UnionType
+from typing import TYPE_CHECKING, Any, Final, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from appliance.model.errors import StoreError
-from appliance.model.operations import Finished, Kind, Operation, Outcome, Phase
-from appliance.model.words import Mark
-from appliance.status.history import median
-from appliance.system.sqlite.database import (
-    DAMAGE,
-    decoded,
-    drop_old,
-    is_corrupt,
-    open_database,
-    open_or_replace,
-    salvage_tables,
-)
-from appliance.system.sqlite.operation_rows import (
-    to_finished,
-    to_finished_row,
-    to_operation,
-    to_row,
-)
-from appliance.system.sqlite.operation_spool import OperationSpool
-from appliance.system.sqlite.operation_tables import OPERATIONS, TABLES, put_row
+from msgspec import to_builtins
+
+from appliance.model.json_reader import decode_json
+from appliance.model.wording import short
+from appliance.system.sqlite.database import DAMAGE, Schema, open_or_replace, salvage_tables
+from appliance.wire.typed_json import from_json
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 _log = logging.getLogger(__name__)
 
-_USUAL_ROWS: Final = 9
-_RETRY_AFTER_S: Final = 10.0
-"""Pause before a disk that refused a write is tried again; a full disk stays full for longer."""
+RETRY_AFTER_S: Final = 10.0
+"""Pause before a file that refused is tried again; a full disk stays full for longer."""
+Row = sqlite3.Row | Mapping[str, Any]
+_PLAIN: Final = (str, int, float, NoneType)
+"""Types of values that a column holds as they are; a truth value is 0 or 1."""
+R = TypeVar("R")
 T = TypeVar("T")
-_NEWEST_ROWS: Final = 9
-"""Rows among which the last operation is looked for; the first of them may be damaged."""
 
 
 class SqliteStore:
-    """Port `Store`. All access happens in one thread of its own.
+    """Store on one file.
 
     Args:
-        path: The database.
-        keep_rows: Finished operations to keep.
-        spool: A file that survives this process but no reboot; None: no such place.
-        retry_after_s: Pause before a file that could not be opened is tried again.
+        path: The file.
+        schema: Its tables.
+        retry_after_s: Pause before a file that refused is tried again.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        *,
-        keep_rows: int,
-        spool: Path | None = None,
-        retry_after_s: float = _RETRY_AFTER_S,
-    ) -> None:
+    def __init__(self, path: Path, schema: Schema, *, retry_after_s: float) -> None:
         self._path = path
-        self._keep_rows = keep_rows
+        self._schema = schema
         self._retry_after_s = retry_after_s
-        self._spool = OperationSpool(spool)
-        self._last_id = 0
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="store")
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=path.stem)
         self._db: sqlite3.Connection | None = None
-        self._is_opening = False
-        self._offer_at_s = 0.0
-        """Time when rows that the database refused are offered again."""
-        self._retry_at_s: float | None = None
-        """Time when the file is tried again, while a database in memory replaces it; None: it does
-        not."""
-        self._marks: Mapping[str, Mark] | None = None
-        self._last: Finished | None = None
-        """Last finished operation, which every status asks for; only this process writes the
-        database."""
+        """The file; None: it is not open."""
+        self._retry_at_s = 0.0
+        """Monotonic time from which a file that is not open is tried again."""
+        self._fault: str | None = None
+        """Reason why the file took no rows last; None: it takes them."""
 
     async def open(self) -> None:
         """Open or create the file. Raises `StoreError` only for one of a newer version."""
-        loop = asyncio.get_running_loop()
-        await loop.run_in_executor(self._thread, self._open)
+        await self._run(self._open)
 
     async def close(self) -> None:
-        """Close the file and end the thread."""
-        await asyncio.get_running_loop().run_in_executor(self._thread, self._close)
+        """Write what waits, close the file and end the thread."""
+        await self._run(self._close)
         self._thread.shutdown()
 
-    async def begin(self, operation: Operation) -> Operation:
-        """Add a row; returns the operation with its id, also when the disk takes nothing."""
-
-        def add(db: sqlite3.Connection) -> Operation:
-            with contextlib.suppress(sqlite3.Error):
-                self._last_id = max(self._last_id, _highest_id(db))
-            self._last_id += 1
-            begun = replace(operation, id=self._last_id)
-            self._keep(begun)
-            return begun
-
-        return await self._run(add, operation)
-
-    def update(self, operation: Operation) -> None:
-        """Replace the row's phase, direction and reason, soon and in order; does not wait."""
-        self._thread.submit(self._try, lambda _db: self._keep(operation))
-
-    def _keep(self, operation: Operation) -> None:
-        """Write the open operation to the spool, and to the database if possible."""
-        row = {"id": operation.id, **to_row(operation)}
-        self._spool.keep(row)
-        self._try(lambda db: _put(db, row))
-
-    async def finish(self, finished: Finished) -> None:
-        """Close the row."""
-        row = to_finished_row(finished)
-
-        def write(db: sqlite3.Connection) -> None:
-            self._spool.keep(None, finished=[row])
-            self._store_waiting(db)
-            drop_old(db, "operations", kept=self._keep_rows)
-
-        await self._run(write, None)
-        self._last = None
-
-    def _store_waiting(self, db: sqlite3.Connection) -> None:
-        """Hand finished operations to the database. Raises sqlite3.Error when it refuses."""
-        if self._spool.waiting and self._retry_at_s is None:
-            for row in self._spool.waiting:
-                _put(db, row)
-            self._spool.taken()
-
-    async def unfinished(self) -> Operation | None:
-        """Return the operation that an earlier process left open."""
-        sql = "SELECT * FROM operations WHERE outcome IS NULL ORDER BY id DESC LIMIT 1"
-
-        def read(db: sqlite3.Connection) -> Operation | None:
-            known = self._spool.known
-            row = self._spool.open if known else db.execute(sql).fetchone()
-            return None if row is None else to_operation(row)
-
-        return await self._run(read, None)
-
-    async def last(self) -> Finished | None:
-        """Return the operation that ended last."""
-        if self._last is not None:
-            return self._last
-        sql = "SELECT * FROM operations WHERE outcome IS NOT NULL ORDER BY id DESC LIMIT ?"
-
-        def read(db: sqlite3.Connection) -> Finished | None:
-            waiting = self._spool.waiting  # newer than every row of the database
-            rows = [*reversed(waiting), *db.execute(sql, (_NEWEST_ROWS,))]
-            return next(iter(decoded(rows[:_NEWEST_ROWS], to_finished)), None)
-
-        last = await self._run(read, None)
-        if self._is_settled():
-            self._last = last
-        return last
-
-    async def finished(self, operation_id: int) -> Finished | None:
-        """Return one operation that is over; None: not on record, or not over."""
-        sql = "SELECT * FROM operations WHERE id=? AND outcome IS NOT NULL"
-
-        def read(db: sqlite3.Connection) -> Finished | None:
-            waiting = (row for row in self._spool.waiting if row["id"] == operation_id)
-            row = next(waiting, None) or db.execute(sql, (operation_id,)).fetchone()
-            return None if row is None else to_finished(row)
-
-        return await self._run(read, None)
-
-    async def newest(self, most: int) -> Sequence[Finished]:
-        """Return the operations that are over, newest first."""
-        sql = "SELECT * FROM operations WHERE outcome IS NOT NULL ORDER BY id DESC LIMIT ?"
-
-        def read(db: sqlite3.Connection) -> Sequence[Finished]:
-            waiting = {row["id"]: row for row in self._spool.waiting}
-            stored = {row["id"]: row for row in db.execute(sql, (most,))}
-            found = {**stored, **waiting}
-            newest = sorted(found, reverse=True)[:most]
-            return decoded([found[number] for number in newest], to_finished)
-
-        return await self._run(read, ())
-
-    async def usual_ms(self, operation: Operation) -> float | None:
-        """Return the median duration of like operations that were done; None: none yet.
-
-        One that changes no unit is over at once, and says nothing of one that does.
-        """
-        row = to_row(operation)
-        like = (row["kind"], row["target"], Outcome.DONE.value)
-        phases = [f'"{phase}"' for phase in (Phase.STOP, Phase.RELEASE)]
-        values = (*like, *phases, int(operation.changes_units), _USUAL_ROWS)
-        sql = (
-            "SELECT coalesce(nullif(finished_s, 0) - nullif(began_s, 0), finished - began) * 1000"
-            " FROM operations"
-            " WHERE kind=? AND target=? AND outcome=?"
-            " AND (instr(phases_ms, ?) > 0 OR instr(phases_ms, ?) > 0) = ? ORDER BY id DESC LIMIT ?"
-        )
-
-        def read(db: sqlite3.Connection) -> float | None:
-            rows = [r[0] for r in db.execute(sql, values)]
-            return median(rows) if rows else None
-
-        return await self._run(read, None)
-
-    async def repairs(self, since_unix_s: float) -> Mapping[str, Sequence[float]]:
-        """Return the Unix seconds of repairs that began since then, by profile."""
-        sql = "SELECT * FROM operations WHERE kind=? AND began>=? ORDER BY began"
-
-        def read(db: sqlite3.Connection) -> Mapping[str, Sequence[float]]:
-            found: dict[str, list[float]] = {}
-            waiting = [row for row in self._spool.waiting if row["kind"] == Kind.REPAIR]
-            rows = (*db.execute(sql, (Kind.REPAIR.value, since_unix_s)), *waiting)
-            for operation in decoded(rows, to_operation):
-                for name in operation.target:
-                    found.setdefault(name, []).append(operation.began_unix_s)
-            return found
-
-        return await self._run(read, {})
-
-    async def marks(self) -> Mapping[str, Mark]:
-        """Return the marks that operators have set, by profile."""
-        if self._marks is not None:
-            return self._marks
-        sql = "SELECT name, mark FROM marks"
-        marks = await self._run(
-            lambda db: dict(decoded(db.execute(sql), lambda row: (str(row[0]), Mark(row[1])))), None
-        )
-        if self._is_settled():
-            self._marks = marks
-        return marks or {}
-
-    async def set_mark(self, name: str, mark: Mark, *, by: str) -> None:
-        """Replace a mark. Raises `StoreError` if it could not be stored."""
-        sql = (
-            "INSERT INTO marks VALUES (?, ?, ?, unixepoch())"
-            " ON CONFLICT (name) DO UPDATE SET mark=excluded.mark, set_by=excluded.set_by,"
-            " set_at=excluded.set_at"
-        )
-
-        def write(db: sqlite3.Connection) -> bool:
-            db.execute(sql, (name, mark.value, by))
-            return self._retry_at_s is None
-
-        kept = await self._run(write, default=False)
-        self._marks = None
-        if not kept:
-            raise StoreError(f"the mark of {name} could not be stored in {self._path}")
-
-    def _is_settled(self) -> bool:
-        """Tell whether the file holds every row: a row that waits may get another number there."""
-        return self._retry_at_s is None and not self._spool.waiting
-
-    async def _run(self, job: Callable[[sqlite3.Connection], T], default: T) -> T:
-        """Run a job in the store's thread; `default` when the store cannot do it."""
-        loop = asyncio.get_running_loop()
-        done, result = await loop.run_in_executor(self._thread, self._in_turn, job)
-        return default if not done or result is None else result
+    async def _run(self, job: Callable[..., T], *arguments: object) -> T:
+        """Do a job in the store's thread."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, job, *arguments)
 
     # --- in the store's thread -------------------------------------------------------
 
-    def _in_turn(self, job: Callable[[sqlite3.Connection], T]) -> tuple[bool, T | None]:
-        """Try a job, after writing the rows that waited for room on the disk."""
-        if self._spool.waiting and time.monotonic() >= self._offer_at_s:
-            self._offer_at_s = time.monotonic() + self._retry_after_s
-            self._try(self._store_waiting)
-        return self._try(job)
+    def _open(self) -> None:
+        """Open the file; one that no disk holds is tried again later. Raises `StoreError` for a newer one."""
+        try:
+            self._opened(*self._open_file())
+        except (*DAMAGE, OSError) as error:
+            self._close_file()
+            self._failed(error)
 
-    def _try(self, job: Callable[[sqlite3.Connection], T]) -> tuple[bool, T | None]:
-        """Try a job; returns whether it could be done, and its result."""
-        if self._retry_at_s is not None and time.monotonic() >= self._retry_at_s:
+    def _opened(self, db: sqlite3.Connection, recovery: str | None) -> None:
+        """Take over what the file has.
+
+        Args:
+            db: The file, just opened.
+            recovery: Sentence about a damaged file that was replaced; None: the file was sound.
+        """
+
+    def _open_file(self) -> tuple[sqlite3.Connection, str | None]:
+        """Open the file, and replace a damaged one, of which the rows are kept that can be read.
+
+        Returns:
+            The file, and a sentence about a damaged one that was replaced; None: it was sound.
+
+        Raises:
+            StoreError: a newer version wrote the file.
+            sqlite3.Error: the disk is full or fails.
+            OSError: the directory is missing or cannot be written.
+        """
+        self._close_file()
+        db, aside = open_or_replace(self._path, self._schema)
+        self._db = db
+        if aside is None:
+            return db, None
+        copied = salvage_tables(aside, db, self._schema.tables)
+        return db, f"{self._path} was damaged and is now {aside}; {copied} of its rows were kept"
+
+    def _attempt(self, job: Callable[[sqlite3.Connection], T], default: T) -> T:
+        """Do a job on the file, opened if it is not; `default` where that fails."""
+        if self._db is None and self._is_due():
             self._open()
         if self._db is None:
-            return False, None
+            return default
         try:
-            return True, job(self._db)
-        except DAMAGE as error:
-            _log.warning("the database %s could not be read or written: %s", self._path, error)
-            if is_corrupt(error) and not self._is_opening:
-                self._open()
-            return False, None
+            return job(self._db)
+        except DAMAGE as error:  # of the file, or of a number or text that SQLite cannot hold
+            self._failed(error)
+            return default
 
-    def _open(self) -> None:
-        """Open the file; replace a damaged one, and retry later one that no disk holds."""
-        self._is_opening = True
-        try:
-            self._open_file()
-        finally:
-            self._is_opening = False
+    def _is_due(self) -> bool:
+        """Tell whether a file that refused is to be tried again."""
+        return time.monotonic() >= self._retry_at_s
 
-    def _open_file(self) -> None:
-        self._close()
-        try:
-            self._db, aside = open_or_replace(self._path, OPERATIONS)
-            self._retry_at_s = None
-            if aside is not None:
-                copied = salvage_tables(aside, self._db, TABLES)
-                _log.error(
-                    "%s was damaged and is now %s; %d of its rows were kept",
-                    *(self._path, aside, copied),
-                )
-        except (*DAMAGE, OSError) as error:
-            _log.error("operations are kept in memory only: %s: %s", self._path, error)
-            self._db = open_database(Path(":memory:"), OPERATIONS)
-            self._retry_at_s = time.monotonic() + self._retry_after_s
-        if not self._spool.known:
-            self._spool.load()
-        self._last_id = max(self._last_id, self._spool.last_id)
-        if self._retry_at_s is None:
-            self._try(self._store_waiting)
+    def _failed(self, error: Exception) -> None:
+        """Note that the file could not be opened, read or written."""
+        self._fault = str(error)
+        self._retry_at_s = time.monotonic() + self._retry_after_s
 
     def _close(self) -> None:
+        self._close_file()
+
+    def _close_file(self) -> None:
         db, self._db = self._db, None
         if db is not None:
-            db.close()
+            with contextlib.suppress(sqlite3.Error):
+                db.close()
 
 
-def _highest_id(db: sqlite3.Connection) -> int:
-    return int(db.execute("SELECT coalesce(max(id), 0) FROM operations").fetchone()[0])
+# --- values as rows ------------------------------------------------------------------
 
 
-def _put(db: sqlite3.Connection, row: Mapping[str, Any]) -> None:
-    """Insert or replace the operation of this id, but never another operation with the same id.
+def to_row(value: "DataclassInstance", *without: str) -> dict[str, Any]:
+    """Return the columns of a value.
 
-    After a boot on a full disk nobody knows which numbers the database has given away. Such an
-    operation gets a new number there once it has ended.
+    Args:
+        value: A dataclass.
+        without: Fields that have no column of their name.
     """
-    taken = db.execute("SELECT began FROM operations WHERE id=?", (row["id"],)).fetchone()
-    if taken is not None and taken[0] != row["began"]:
-        if row.get("outcome") is None:
-            return
-        row = {**row, "id": _highest_id(db) + 1}
-    put_row(db, row)
+    names = _column_types(type(value)).keys() - {*without}
+    columns = {name: getattr(value, name) for name in names}
+    return {
+        name: column if isinstance(column, _PLAIN) else to_json(column)
+        for name, column in columns.items()
+    }
+
+
+def row_document(kind: type, row: Row, **other: object) -> dict[str, object]:
+    """Return the fields of a `kind` in a row, for `from_json`.
+
+    Args:
+        kind: A dataclass.
+        row: Its columns; further ones are ignored.
+        other: Values of fields that have no column of their name.
+
+    Raises:
+        LookupError: a column is missing.
+        ValueError: a column's JSON is damaged.
+    """
+    document = dict(other)
+    for name, column in _column_types(kind).items():
+        if name in other:
+            continue
+        value = row[name]
+        if column is bool:
+            value = bool(value)
+        elif column is None and value is not None:
+            value = decode_json(value)
+        document[name] = value
+    return document
+
+
+def from_row(kind: type[T], row: Row, **other: object) -> T:
+    """Return the `kind` in a row; arguments and errors as of `row_document`."""
+    return from_json(kind, row_document(kind, row, **other))
+
+
+def to_json(value: object) -> str:
+    """Return the JSON text of a value."""
+    return json.dumps(to_builtins(value), separators=(",", ":"))
+
+
+def from_text(kind: type[T], text: str) -> T:
+    """Return the `kind` in a JSON text. Raises ValueError for a damaged one."""
+    return from_json(kind, decode_json(text))
+
+
+@cache
+def _column_types(kind: "type[DataclassInstance]") -> Mapping[str, type | None]:
+    """Return the type of each field's column: bool, another plain one as `object`, or None for JSON text."""
+    hints = get_type_hints(kind)
+    return {field.name: _column_type(hints[field.name]) for field in fields(kind)}
+
+
+def _column_type(hint: Any) -> type | None:
+    if hint is bool:
+        return bool
+    kinds = get_args(hint) if get_origin(hint) in {Union, UnionType} else (hint,)
+    is_plain = all(isinstance(one, type) and issubclass(one, _PLAIN) for one in kinds)
+    return object if is_plain else None
+
+
+def decoded(rows: Iterable[R], decode: Callable[[R], T]) -> list[T]:
+    """Decode rows one by one, and leave out damaged ones."""
+    found = []
+    for row in rows:
+        try:
+            found.append(decode(row))
+        except DAMAGE as error:
+            _log.warning("a damaged row is left out: %s", short(str(error)))
+    return found
+
+
+def insert(
+    db: sqlite3.Connection,
+    table: str,
+    row: Mapping[str, Any],
+    conflict: str = "",
+    *,
+    verb: str = "INSERT",
+) -> int:
+    """Add a row; `conflict` is the clause for a key that exists. Returns how many rows changed."""
+    columns, places = ", ".join(row), ", ".join(f":{name}" for name in row)
+    sql = f"{verb} INTO {table} ({columns}) VALUES ({places}) {conflict}"
+    return db.execute(sql, {name: _encodable(value) for name, value in row.items()}).rowcount
+
+
+def drop_old(db: sqlite3.Connection, table: str, *, kept: int, condition: str = "") -> None:
+    """Delete all but the newest rows of a table, by their order: numbers have gaps after a recovery.
+
+    Args:
+        db: The database.
+        table: The table.
+        kept: Number of rows that are kept.
+        condition: Further clause for those that may be deleted, from its AND on.
+    """
+    oldest = f"SELECT id FROM {table} ORDER BY id DESC LIMIT 1 OFFSET {kept}"  # noqa: S608
+    db.execute(f"DELETE FROM {table} WHERE id <= ({oldest}) {condition}")  # noqa: S608 - our names
+
+
+def _encodable(value: object) -> object:
+    """Replace halves of surrogate pairs, which JSON may hold and SQLite refuses."""
+    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value

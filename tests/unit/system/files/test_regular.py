@@ -32,10 +32,9 @@ from appliance.system.files.regular import (
 )
 from appliance.system.launch_files import read_peak, read_run_report, read_verdicts
 from appliance.system.model_files.locate import snapshot
-from appliance.system.sqlite.operation_spool import OperationSpool
-from appliance.system.sqlite.store import SqliteStore
+from appliance.system.sqlite.operation_store import OperationSpool, OperationStore
 from tests.fakes.profiles import applied
-from tests.unit.system.sqlite.test_store import OPERATION
+from tests.unit.system.sqlite.test_operation_store import OPERATION
 
 pytestmark = pytest.mark.timeout(20)
 """A reader that opens a pipe waits for ever."""
@@ -185,7 +184,7 @@ async def test_an_odd_database_is_set_aside(
 ) -> None:
     """SQLite would wait for a pipe; operations are numbered and kept all the same."""
     put(tmp_path / f"state.sqlite{suffix}")
-    store = SqliteStore(tmp_path / "state.sqlite", keep_rows=20)
+    store = OperationStore(tmp_path / "state.sqlite", keep_rows=20)
     await store.open()
     assert (await store.begin(OPERATION)).id == 1
     await store.close()

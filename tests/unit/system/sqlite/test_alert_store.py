@@ -48,8 +48,8 @@ async def store(tmp_path: Path) -> AsyncIterator[AlertStore]:
 
 def connected(store: AlertStore) -> sqlite3.Connection:
     """The store's own connection to its file, to take room from it."""
-    assert store._database._file is not None
-    return store._database._file
+    assert store._db is not None
+    return store._db
 
 
 def unsynchronised(store: AlertStore) -> sqlite3.Connection:
@@ -358,7 +358,7 @@ async def test_a_file_that_is_no_database_is_replaced(tmp_path: Path) -> None:
 async def test_damage_at_run_time_costs_no_alert(store: AlertStore) -> None:
     """A file that is overwritten under the store is replaced, and the commit goes to the new one."""
     await commit(store, FIRED)
-    path = store._database._path
+    path = store._path
     connected(store).execute("PRAGMA wal_checkpoint(TRUNCATE)")
     connected(store).execute("PRAGMA shrink_memory")
     path.write_bytes(b"\xff" * path.stat().st_size)
@@ -379,7 +379,7 @@ async def test_a_full_disk_keeps_alerts_in_memory_until_there_is_room(store: Ale
     db = connected(store)
     (pages,) = db.execute("PRAGMA page_count").fetchone()
     db.execute(f"PRAGMA max_page_count={pages}")
-    store._database._retry_after_s = 3600.0
+    store._retry_after_s = 3600.0
     large = replace(transition(subject=profile_subject("x")), details=("x" * 100_000,))
     evaluation = told([large])
     (numbered,) = await store.commit(evaluation, targets=["phone"], now_unix_s=NOW)
@@ -390,10 +390,10 @@ async def test_a_full_disk_keeps_alerts_in_memory_until_there_is_room(store: Ale
     assert [row.id for row in rows] == [1, 2, 3]
     assert await store.begin(rows, now_unix_s=NOW)
     await store.settle({row.id: SENT for row in rows[1:]}, now_unix_s=NOW)
-    store._database._retry_at_s = 0.0
+    store._retry_at_s = 0.0
     await store.counts()
     assert store.trouble is None
-    path = store._database._path
+    path = store._path
     other = sqlite3.connect(path)
     states = other.execute("SELECT state FROM outbox ORDER BY id").fetchall()
     assert [state for (state,) in states] == ["sending", "sent", "sent"]
@@ -503,7 +503,7 @@ async def write(path, most_statements):
         statements.append(text)
         if len(statements) > most_statements:
             os.kill(os.getpid(), signal.SIGKILL)
-    store._database._file.set_trace_callback(seen)
+    store._db.set_trace_callback(seen)
     changes = [transition(TransitionKind.RESOLVED, alert="A1"), transition(subject=AEON)]
     second = told(changes, book=first.book, cancelled=("A1",))
     await store.commit(second, targets=["phone", "hook"], now_unix_s=2.0)

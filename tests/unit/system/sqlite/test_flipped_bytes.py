@@ -12,8 +12,8 @@ from appliance.model.alerts import OutboxState
 from appliance.model.words import Mark, Series
 from appliance.system.sqlite.alert_store import AlertStore
 from appliance.system.sqlite.measurement_store import MeasurementStore
+from appliance.system.sqlite.operation_store import OperationStore
 from appliance.system.sqlite.state_store import StateStore
-from appliance.system.sqlite.store import SqliteStore
 from tests.fakes.alert_samples import NOW, told, transition
 from tests.fakes.damaged_rows import (
     PAGE_BYTES,
@@ -34,7 +34,7 @@ ROWS = 60
 
 async def operations(path: Path) -> int:
     """Rows of operations and marks that are read; then one of each is written."""
-    store = SqliteStore(path, keep_rows=1000)
+    store = OperationStore(path, keep_rows=1000)
     await store.open()
     found = len(await store.newest(1000)) + len(await store.marks())
     await store.unfinished()
