@@ -549,23 +549,30 @@ VERBS: Final = (
     VerbGrammar("history", "history:run", "show measured speeds over time", _history),
     VerbGrammar(
         "baseline",
-        "baseline:run",
+        "speeds:run_baseline",
         "show or change the speeds that probes are compared with",
         _baseline,
     ),
-    VerbGrammar("probe", "probe:run", "measure the speed of a profile now", _probe),
+    VerbGrammar("probe", "speeds:run_probe", "measure the speed of a profile now", _probe),
     VerbGrammar(
         "operations",
-        "operation_list:run",
+        "events:run_operations",
         "show what was done, by whom, and how it ended",
         _operations,
     ),
-    VerbGrammar("events", "events:run", "show alerts, losses of speed and other events", _events),
     VerbGrammar(
-        "alerts", "alerts:run", "show what is wrong and who is told of it, or silence it", _alerts
+        "events", "events:run_events", "show alerts, losses of speed and other events", _events
+    ),
+    VerbGrammar(
+        "alerts",
+        "alerts:run_alerts",
+        "show what is wrong and who is told of it, or silence it",
+        _alerts,
     ),
     VerbGrammar("target", "target:run", "name who is told of alerts (root)", _target),
-    VerbGrammar("window", "window:run", "plan recurring times in which nobody is told", _window),
+    VerbGrammar(
+        "window", "alerts:run_window", "plan recurring times in which nobody is told", _window
+    ),
     VerbGrammar("wait", "wait:run", "wait for the running operation, or for a state", _wait),
     VerbGrammar(
         "switch",
@@ -594,15 +601,23 @@ VERBS: Final = (
     VerbGrammar(
         "verify", "verify:run", "compare what engines report with what profiles declare", _verify
     ),
-    VerbGrammar("key", "key:run", "make, list or remove keys for other machines", _key),
-    VerbGrammar("token", "token:run", "make, list or remove tokens to act as an operator", _token),
+    VerbGrammar("key", "credentials:run_key", "make, list or remove keys for other machines", _key),
+    VerbGrammar(
+        "token",
+        "credentials:run_token",
+        "make, list or remove tokens to act as an operator",
+        _token,
+    ),
     VerbGrammar("apply", "apply:run", "install units for the profiles (root)", _apply),
     VerbGrammar(
-        "edit", "edit:run", "edit a profile, check it, show the change, apply it (root)", _edit
+        "edit",
+        "apply:run_edit",
+        "edit a profile, check it, show the change, apply it (root)",
+        _edit,
     ),
     VerbGrammar(
         "profile",
-        "profile_group:run",
+        "profile:run",
         "make profiles, check them, show their units, import or remove them",
         _profile,
     ),

@@ -1,18 +1,25 @@
-"""Making of one profile for a model: of an example, or by a proposal for this box; nothing is written."""
+"""Making of one profile for a model: of an example, or by a proposal for this box as it is now; and files of new profiles."""
 
+import asyncio
+import contextlib
 import os
-from collections.abc import Iterable, Sequence
+import pwd
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Final
 
-from appliance.cli.box_memory import read_proposal_box
+from appliance.cli.catalogue import catalogue_of
 from appliance.cli.failures import CliError
-from appliance.cli.new_profiles import profiles_of
+from appliance.cli.offline_status import observed_from, show_units
+from appliance.cli.paths import find_places
 from appliance.install.profile_specs import context_of
-from appliance.model.errors import ProfileError
+from appliance.model.errors import ProfileError, StoreError, UnitError
 from appliance.model.model_headers import ModelFileFault, Unread
+from appliance.model.paths import BUILDS
+from appliance.model.profile import Catalogue
 from appliance.model.spec import Profile
 from appliance.model.wording import joined, printable
 from appliance.profiles.compilation import model_path
@@ -25,7 +32,13 @@ from appliance.profiles.proposing.example_changes import (
     example_changes,
     leaves_need_out,
 )
-from appliance.profiles.proposing.fit_judge import FitJudge, Judged, ProposalRefusedError
+from appliance.profiles.proposing.fit_judge import (
+    FitJudge,
+    Judged,
+    ProposalBox,
+    ProposalRefusedError,
+    proposal_box,
+)
 from appliance.profiles.proposing.proposal import (
     Proposal,
     ProposalSubject,
@@ -35,14 +48,119 @@ from appliance.profiles.proposing.proposal import (
     settings_text,
 )
 from appliance.settings.tables import Settings
+from appliance.switch.memory_findings import Leaving
 from appliance.switch.need import EstimateRow
+from appliance.system.files.durable import is_there, write_files, write_new_files
+from appliance.system.host import LinuxHost
 from appliance.system.model_files.reading import NamedModel, named_model, read_model
 from appliance.system.profile_files.drafts import changed, comment_lines, keys_text, paths_in
 from appliance.system.profile_files.example_library import example_text
-from appliance.system.profile_files.loading import SUFFIX, parse_profile
+from appliance.system.profile_files.loading import SUFFIX, load_profiles, parse_profile
 from appliance.system.python_packages import package_version
 from appliance.system.toml.file import FaultyFileError, parse_document
 from appliance.wire.control import Exit
+
+
+def read_proposal_box(settings: Settings) -> ProposalBox:
+    """Return the memory that a profile could have if every other one had stopped.
+
+    Raises:
+        ProposalRefusedError: there are GPUs, and none of them can be read.
+        ApplianceError: the size of main memory cannot be read.
+    """
+    host = LinuxHost(
+        gate_dir=settings.gate_dir,
+        unit_dir=settings.unit_dir,
+        builds_dir=settings.applied_dir / BUILDS,
+        margin_bytes=settings.memory.margin,
+    )
+    facts = asyncio.run(host.box(with_gpus=True))
+    catalogue: Catalogue = {}
+    with contextlib.suppress(StoreError):
+        catalogue = catalogue_of(find_places())
+    running = [name for name in _busy(catalogue, settings.unit_dir) if name in catalogue]
+    leaving = Leaving(names=frozenset(catalogue), running=tuple(catalogue[n] for n in running))
+    return proposal_box(facts, leaving)
+
+
+def _busy(catalogue: Catalogue, unit_dir: Path) -> tuple[str, ...]:
+    """Return the profiles that run; none where systemd does not answer."""
+    try:
+        return observed_from(show_units(catalogue, str(unit_dir))).busy()
+    except UnitError:
+        return ()
+
+
+def host_facts(settings: Settings, output: Path | None, *, replaced: str = "") -> HostFacts:
+    """Return what a new profile has to respect: programs, homes, and what other profiles have.
+
+    Args:
+        settings: Settings of the box.
+        output: Directory that gets the profile; None: none does. In the box's own a name that is taken is told.
+        replaced: Name of the profile that the new one replaces; empty: it replaces none.
+    """
+    others = profiles_of(settings.profiles_dir)
+    ports = {p.port: f"{n}{SUFFIX}" for n, p in others.items() if p.port and n != replaced}
+    is_own = output is not None and output.resolve() == settings.profiles_dir
+    return HostFacts(
+        find_program=shutil.which,
+        home_of=_home_of,
+        taken_ports={**ports, **settings.reserved_ports},
+        taken_names=frozenset() if is_own else frozenset(others),
+    )
+
+
+def profiles_of(directory: Path) -> Mapping[str, Profile]:
+    """Return the valid profiles in a directory by name; none where it cannot be read."""
+    try:
+        return load_profiles(directory).profiles
+    except ProfileError:
+        return {}
+
+
+def _home_of(user: str) -> str | None:
+    name = user or os.environ.get("SUDO_USER", "")
+    try:
+        return (pwd.getpwnam(name) if name else pwd.getpwuid(os.geteuid())).pw_dir
+    except KeyError:
+        return None
+
+
+def written(texts: Mapping[str, str], directory: Path, *, force: bool) -> dict[str, Path]:
+    """Write profiles, all or none of them.
+
+    Args:
+        texts: Texts of the profiles by name.
+        directory: Directory that gets them.
+        force: Whether they replace files that are there.
+
+    Returns:
+        Paths of the files by name.
+    """
+    if not directory.is_dir():
+        raise CliError(f"{directory} is no directory: make it first", Exit.FAILED)
+    paths = {name: path_in(directory, name) for name in texts}
+    contents = {paths[name]: text for name, text in texts.items()}
+    if force:
+        write_files(contents)
+        return paths
+    refuse_existing(paths.values())
+    write_new_files(contents)
+    return paths
+
+
+def path_in(directory: Path, name: str) -> Path:
+    """Return the file of a profile in a directory."""
+    return directory / f"{name}{SUFFIX}"
+
+
+def refuse_existing(paths: Iterable[Path]) -> None:
+    """Raise `CliError` where one of these files is there already."""
+    there = [str(path) for path in paths if is_there(path)]
+    if there:
+        advice = "nothing was written; --force replaces it"
+        raise CliError(f"{', '.join(there)} is there already: {advice}", Exit.CONFIG)
+
 
 _PORT: Final = 8020
 """First port that a proposed profile may get."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from appliance.cli.alert_lines import other_alert_lines, profile_alert_lines
+from appliance.cli.event_lines import other_alert_lines, profile_alert_lines
 from appliance.cli.speed_lines import speed_lines
 from appliance.cli.table import Column, fitted
 from appliance.cli.terminal import Style, Terminal

@@ -3,8 +3,8 @@
 import io
 from pathlib import Path
 
-from appliance.cli.apply_screen import apply_profiles
 from appliance.cli.terminal import Streams, Terminal
+from appliance.cli.verbs.apply import apply_profiles
 from appliance.install.apply import ApplyOptions
 from appliance.model.gateway import Configuration
 from appliance.settings.loader import load_settings

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from appliance import __version__
-from appliance.cli.apply_screen import apply_profiles
 from appliance.cli.bench.bench_screen import show_bench
 from appliance.cli.cells import width
 from appliance.cli.grammar import VERBS as _VERBS
@@ -18,6 +17,7 @@ from appliance.cli.main import main
 from appliance.cli.status_screens import show_list, show_status
 from appliance.cli.terminal import Streams, Terminal
 from appliance.cli.verbs.alerts import alert_screen
+from appliance.cli.verbs.apply import apply_profiles
 from appliance.install.apply import ApplyOptions
 from appliance.model.gateway import EngineLoad, Key
 from appliance.model.memory import DeviceMemory, GpuMemory, GpuState, GroupMemory, Holder, Quality

@@ -5,9 +5,8 @@ Three widths: below `NARROW` a phone in upright position, from `WIDE` on a windo
 
 from __future__ import annotations
 
-from appliance.cli.alert_lines import STYLES
 from appliance.cli.cells import cut, padded, width, wrapped
-from appliance.cli.event_lines import alert_event_line, event_line
+from appliance.cli.event_lines import STYLES, alert_event_line, event_line
 from appliance.cli.progress_lines import phase_line
 from appliance.cli.status_screens import STATE_STYLES
 from appliance.cli.terminal import Style

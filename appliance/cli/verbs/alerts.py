@@ -1,12 +1,11 @@
-"""Verb `appliance alerts`: what is wrong, who knows of it, and what keeps people from being told."""
+"""Verbs `appliance alerts` and `appliance window`: what is wrong, who is told, and times in which nobody is."""
 
 import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from appliance.cli.alert_lines import STYLES
 from appliance.cli.arguments import Arguments
-from appliance.cli.event_lines import alert_event_line
+from appliance.cli.event_lines import STYLES, alert_event_line
 from appliance.cli.failures import CliError
 from appliance.cli.health_questions import result_of
 from appliance.cli.terminal import Streams, Terminal
@@ -23,14 +22,17 @@ from appliance.presentation.alert_texts import (
 from appliance.wire.alert_requests import (
     SILENCE_S,
     AckRequest,
+    AddWindowRequest,
     AlertEvent,
     AlertQuestion,
     AlertRequest,
     AlertsRequest,
     OutboxRequest,
+    RemoveWindowRequest,
     SilenceRequest,
     TestAlertRequest,
     UnsilenceRequest,
+    WindowsRequest,
 )
 from appliance.wire.control import Exit
 from appliance.wire.conversation import ResultEvent
@@ -69,7 +71,7 @@ _ARGUMENTS: Final[Mapping[str, str]] = {
 }
 
 
-def run(arguments: Arguments, streams: Streams) -> int:
+def run_alerts(arguments: Arguments, streams: Streams) -> int:
     """Show alerts, or change what is told of them."""
     action = arguments.action or "list"
     _check(action, arguments)
@@ -80,6 +82,23 @@ def run(arguments: Arguments, streams: Streams) -> int:
     for line in alert_screen(action, result, streams.out, now=time.time()):
         streams.out.line(line)
     return result.exit
+
+
+def run_window(arguments: Arguments, streams: Streams) -> int:
+    """Add, list or remove planned windows."""
+    result = result_of(arguments, _window_request(arguments))
+    if arguments.json:
+        message = {"message": result.message} if result.message else {}
+        streams.out.document({**message, **result.details})
+    elif arguments.action == "ls":
+        windows = objects_in(result.details, "windows")
+        for window in windows:
+            streams.out.line(window_text(window))
+        if not windows:
+            streams.out.line("no window: appliance window add NAME --from 02:00 --for 90m")
+    else:
+        streams.out.line(result.message)
+    return int(Exit.OK)
 
 
 def _check(action: str, arguments: Arguments) -> None:
@@ -188,3 +207,31 @@ def row_text(row: Json, now: float) -> str:
 def _outcome(row: Json) -> str:
     state, said = text_in(row, "state"), text_in(row, "text")
     return f"{state} ({said})" if said else state
+
+
+_OPTIONS: Final = ("days", "begin", "length_s", "profiles", "reason")
+_MINUTE_S: Final = 60.0
+_HINT: Final = "appliance window --help"
+
+
+def _window_request(
+    arguments: Arguments,
+) -> AddWindowRequest | RemoveWindowRequest | WindowsRequest:
+    action, name = arguments.action, arguments.name
+    if (name is None) != (action == "ls"):
+        what = "takes no NAME" if action == "ls" else "wants a NAME"
+        raise CliError(f"window {action} {what}: {_HINT}", Exit.USAGE)
+    if action != "add":
+        if any(getattr(arguments, option) is not None for option in _OPTIONS):
+            raise CliError(f"window {action} takes no options: {_HINT}", Exit.USAGE)
+        return WindowsRequest() if action == "ls" else RemoveWindowRequest(name)
+    if arguments.begin is None or arguments.length_s is None:
+        raise CliError(f"window add wants --from and --for: {_HINT}", Exit.USAGE)
+    return AddWindowRequest(
+        name,
+        arguments.begin,
+        round(arguments.length_s / _MINUTE_S),
+        tuple(arguments.days or ()),
+        tuple(arguments.profiles or ()),
+        arguments.reason or "",
+    )

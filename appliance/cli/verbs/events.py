@@ -1,33 +1,44 @@
-"""Verb `appliance events`: alerts, and losses, recoveries and other events that follow from measurements."""
+"""Verbs `appliance events` and `appliance operations`: what happened to models, and what was done with them."""
 
 import time
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from appliance.cli.arguments import Arguments
+from appliance.cli.box import places_of
+from appliance.cli.catalogue import applied_of
 from appliance.cli.event_lines import alert_event_line, event_line
 from appliance.cli.health_questions import talk
-from appliance.cli.terminal import Streams
+from appliance.cli.terminal import Streams, Style, Terminal
+from appliance.model.amounts import duration
 from appliance.model.errors import UnreachableError
+from appliance.model.wording import requester_name
+from appliance.presentation.box_texts import PHASE_LABELS, operation_text
+from appliance.presentation.clock_times import local_minute
 from appliance.wire.alert_requests import MOST_RECORDS, AlertEvent
+from appliance.wire.client import ask
 from appliance.wire.control import Exit
+from appliance.wire.control_events import MOST_OPERATIONS, OperationsRequest
+from appliance.wire.control_requests import CONTROL
 from appliance.wire.conversation import ErrorEvent, RequestRefusedError
 from appliance.wire.health_socket import MeasuredEvent, MeasurementEventsRequest
+from appliance.wire.json_values import (
+    Json,
+    number_in,
+    numbers_in,
+    object_in,
+    objects_in,
+    text_in,
+    texts_in,
+)
 
 _LAST: Final = 20
 _PAUSE_S: Final = 1.0
 """Before an agent that went away is asked again."""
 
 
-@dataclass(slots=True)
-class _Told:
-    """Numbers of the last events that were printed; 0: none was."""
-
-    measured: int = 0
-    alert: int = 0
-
-
-def run(arguments: Arguments, streams: Streams) -> int:
+def run_events(arguments: Arguments, streams: Streams) -> int:
     """Print the last events, oldest first; with --follow also those to come, until Ctrl-C.
 
     A follower outlives the agent: systemd starts it again, and events have numbers.
@@ -44,6 +55,33 @@ def run(arguments: Arguments, streams: Streams) -> int:
         except UnreachableError:
             continue
     return int(Exit.OK)
+
+
+def run_operations(arguments: Arguments, streams: Streams) -> int:
+    """Print the last operations, newest first."""
+    places = places_of(arguments)
+    wanted = _LAST_OPERATIONS if arguments.lines is None else min(arguments.lines, MOST_OPERATIONS)
+    # Of one profile the whole record is looked through.
+    most = MOST_OPERATIONS if arguments.name is not None else max(wanted, 1)
+    details = ask(CONTROL, places.control_socket, OperationsRequest(most)).details
+    running = object_in(details, "running")
+    shown = running if running and _is_of(running, arguments.name) else None
+    rows = [row for row in objects_in(details, "operations") if _is_of(row, arguments.name)]
+    if arguments.name is not None and not rows and shown is None:
+        applied_of(places, arguments.name)  # One that is gone may have a record.
+    if arguments.json:
+        streams.out.document({"running": shown, "operations": rows[:wanted]})
+    else:
+        _show(([] if shown is None else [shown]) + rows[:wanted], streams)
+    return int(Exit.OK)
+
+
+@dataclass(slots=True)
+class _Told:
+    """Numbers of the last events that were printed; 0: none was."""
+
+    measured: int = 0
+    alert: int = 0
 
 
 def _tell(arguments: Arguments, streams: Streams, told: _Told, most: int) -> None:
@@ -76,3 +114,53 @@ def _tell(arguments: Arguments, streams: Streams, told: _Told, most: int) -> Non
         except UnreachableError:
             if not arguments.follow:
                 raise
+
+
+_LAST_OPERATIONS: Final = 20
+_ROLL_BACK: Final = "roll-back "
+_WORTH_SAYING_MS: Final = 100.0
+"""Duration below which a phase is not named."""
+_STYLES: Final = {
+    "done": Style.GREEN,
+    "failed": Style.RED,
+    "rolled-back": Style.YELLOW,
+    "refused": Style.YELLOW,
+}
+
+
+def _is_of(row: Json, name: str | None) -> bool:
+    return name is None or name in {*texts_in(row, "target"), *texts_in(row, "profiles")}
+
+
+def _show(rows: Sequence[Json], streams: Streams) -> None:
+    if not rows:
+        streams.err.line("no operation is on record")
+    for row in rows:
+        for line in operation_record_lines(row, streams.out):
+            streams.out.line(line)
+
+
+def operation_record_lines(row: Json, terminal: Terminal) -> Iterable[str]:
+    """Return the lines on one operation: head, what was said where it was not done, phases."""
+    is_running = text_in(row, "state") == "running"
+    outcome = f"{text_in(row, 'phase')}, runs" if is_running else text_in(row, "outcome")
+    began_s = number_in(row, "began_unix_s")
+    when = "" if began_s is None else local_minute(began_s)
+    head = (
+        f"{number_in(row, 'id') or 0:.0f}  {when}  {requester_name(text_in(row, 'requested_by'))}"
+    )
+    took = duration((number_in(row, "ms") or 0.0) / 1000)
+    end = terminal.paint(outcome, _STYLES.get(outcome, Style.PLAIN))
+    yield f"{head}: {operation_text(row)}: {end} {'for' if is_running else 'in'} {took}"
+    if outcome != "done" and (said := text_in(row, "message")):
+        yield from (f"    {line}" for line in said.splitlines())
+    if phases := " · ".join(_phases(numbers_in(row, "phases_ms"))):
+        yield terminal.paint(f"    {phases}", Style.DIM)
+
+
+def _phases(spent_ms: dict[str, float]) -> Iterable[str]:
+    for name, ms in spent_ms.items():
+        phase = name.removeprefix(_ROLL_BACK)
+        back = "back: " if phase != name else ""
+        if ms >= _WORTH_SAYING_MS:
+            yield f"{back}{PHASE_LABELS.get(phase, phase)} {duration(ms / 1000)}"

@@ -13,7 +13,7 @@ from typing import Final
 
 from appliance.cli.arguments import Arguments
 from appliance.cli.failures import CliError
-from appliance.cli.new_profiles import host_facts, written
+from appliance.cli.profile_making import host_facts, written
 from appliance.cli.terminal import Streams, Terminal
 from appliance.model.wording import printable
 from appliance.profiles.foreign.profile_draft import (

@@ -11,8 +11,15 @@ from pathlib import Path
 
 from appliance.cli.arguments import Arguments
 from appliance.cli.failures import CliError, need_root
-from appliance.cli.new_profiles import host_facts, path_in, refuse_existing, written
-from appliance.cli.profile_making import NewProfile, NewProfileRequest, ProfileMaking
+from appliance.cli.profile_making import (
+    NewProfile,
+    NewProfileRequest,
+    ProfileMaking,
+    host_facts,
+    path_in,
+    refuse_existing,
+    written,
+)
 from appliance.cli.table import Column, fitted
 from appliance.cli.terminal import Streams
 from appliance.model.names import is_profile_name

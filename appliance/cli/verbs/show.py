@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Final
 
 from appliance.cli.arguments import Arguments
-from appliance.cli.baseline_lines import show_baselines
 from appliance.cli.box import places_of, read_status, row_of
 from appliance.cli.catalogue import applied_of
 from appliance.cli.failures import CliError, need_root
@@ -15,6 +14,7 @@ from appliance.cli.need_lines import need_lines
 from appliance.cli.paths import Places
 from appliance.cli.status_screens import show_one
 from appliance.cli.terminal import Streams, Terminal
+from appliance.cli.verbs.speeds import show_baselines
 from appliance.model.amounts import duration, size
 from appliance.model.memory import DeviceMemory, Quality
 from appliance.model.names import unit_of

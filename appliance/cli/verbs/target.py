@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Final
 
 from appliance.cli.arguments import Arguments
-from appliance.cli.credential_questions import table_lines
 from appliance.cli.failures import CliError, need_root
 from appliance.cli.health_questions import result_of
 from appliance.cli.terminal import Streams, Style, Terminal
+from appliance.cli.verbs.credentials import table_lines
 from appliance.install.target_desk import TargetDesk
 from appliance.model.alerts import SendOutcome, Severity
 from appliance.model.paths import TARGETS_FILE

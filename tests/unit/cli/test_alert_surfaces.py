@@ -11,7 +11,7 @@ from appliance.alerts.inhibition import AlertCircumstances
 from appliance.alerts.messages import Rendering, message
 from appliance.alerts.report import open_alerts
 from appliance.alerts.snapshot import OperationLook
-from appliance.cli.alert_lines import profile_alert_lines
+from appliance.cli.event_lines import profile_alert_lines
 from appliance.cli.live.box_sections import alert_section_lines
 from appliance.cli.terminal import Terminal
 from appliance.model.alerts import TransitionKind

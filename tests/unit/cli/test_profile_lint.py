@@ -10,7 +10,7 @@ from appliance.cli.argument_parser import build_parser
 from appliance.cli.arguments import Arguments
 from appliance.cli.output_reference import OUTPUTS
 from appliance.cli.terminal import Streams, Terminal
-from appliance.cli.verbs import profile_group
+from appliance.cli.verbs import profile
 from tests.fakes.cli_box import CliBox, Ended
 from tests.fakes.cli_call import call
 from tests.fakes.profile_texts import MINIMAL
@@ -133,7 +133,7 @@ def test_a_lint_fits_the_screen(box: CliBox, columns: int) -> None:
     screen, words = io.StringIO(), ("profile", "lint", "a")
     terminal = Terminal(stream=screen, interactive=True, unicode=False, columns=columns)
     arguments = build_parser(words).parse_args(words, Arguments())
-    assert profile_group.run(arguments, Streams(out=terminal, err=terminal)) == 1
+    assert profile.run(arguments, Streams(out=terminal, err=terminal)) == 1
     lines = screen.getvalue().splitlines()
     assert max(map(len, lines)) <= columns
     assert screen.getvalue().isascii()

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from appliance.cli.apply_screen import apply_profiles
 from appliance.cli.terminal import Streams, Terminal
+from appliance.cli.verbs.apply import apply_profiles
 from appliance.install.apply import ApplyOptions, run_apply
 from appliance.install.profile_specs import layout_of, load_specs
 from appliance.model.names import build_unit_of, unit_of

@@ -1,8 +1,9 @@
-"""Verbs about credentials that the supervisor keeps (keys, tokens): questions, and tables of what it answers."""
+"""Verbs `appliance key` and `appliance token`: credentials that the supervisor keeps."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from appliance.cli.arguments import Arguments
 from appliance.cli.box import places_of
@@ -13,9 +14,19 @@ from appliance.cli.terminal import Streams, Terminal
 from appliance.model.errors import UnreachableError
 from appliance.wire.client import Conversation
 from appliance.wire.control import Exit
-from appliance.wire.control_requests import CONTROL, KeyRequest, TokenRequest
+from appliance.wire.control_requests import (
+    CONTROL,
+    AddKeyRequest,
+    AddTokenRequest,
+    KeyRequest,
+    ListKeysRequest,
+    ListTokensRequest,
+    RemoveKeyRequest,
+    RemoveTokenRequest,
+    TokenRequest,
+)
 from appliance.wire.conversation import ErrorEvent, RequestRefusedError, ResultEvent
-from appliance.wire.json_values import Json, objects_in, text_in
+from appliance.wire.json_values import Json, number_in, objects_in, text_in, texts_in
 
 DeskRequest = KeyRequest | TokenRequest
 
@@ -96,3 +107,59 @@ def table_lines(rows: Sequence[Sequence[str]], terminal: Terminal) -> Iterator[s
 def day(unix_s: float | None, *, never: str = "never") -> str:
     """Return the local day of a time; `never` for None."""
     return never if unix_s is None else time.strftime("%Y-%m-%d", time.localtime(unix_s))
+
+
+def run_key(arguments: Arguments, streams: Streams) -> int:
+    """Make, list or remove keys."""
+    return _KEY.run(arguments, streams)
+
+
+def _key_of(arguments: Arguments) -> AddKeyRequest:
+    profiles = None if arguments.profiles is None else tuple(arguments.profiles)
+    return AddKeyRequest(arguments.name, arguments.may_switch, profiles)
+
+
+def _key_row(key: Json) -> tuple[str, ...]:
+    made = day(number_in(key, "created_unix_s"))
+    may = "yes" if key.get("may_switch") is True else "no"
+    profiles = ", ".join(texts_in(key, "profiles")) or "all"
+    return text_in(key, "name"), text_in(key, "id"), made, may, profiles
+
+
+_KEY: Final = CredentialVerb(
+    noun="key",
+    listing=ListKeysRequest(),
+    add=_key_of,
+    remove=RemoveKeyRequest,
+    has_options=lambda given: given.may_switch or given.profiles is not None,
+    heads=("NAME", "ID", "MADE", "MAY SWITCH", "PROFILES"),
+    row=_key_row,
+)
+
+
+def run_token(arguments: Arguments, streams: Streams) -> int:
+    """Make, list or remove tokens."""
+    return _TOKEN.run(arguments, streams)
+
+
+def _token_row(token: Json) -> tuple[str, ...]:
+    expires = day(number_in(token, "expires_unix_s"))
+    return (
+        text_in(token, "name"),
+        text_in(token, "id"),
+        text_in(token, "user"),
+        day(number_in(token, "created_unix_s")),
+        f"{expires}, over" if token.get("expired") is True else expires,
+        day(number_in(token, "used_unix_s")),
+    )
+
+
+_TOKEN: Final = CredentialVerb(
+    noun="token",
+    listing=ListTokensRequest(),
+    add=lambda given: AddTokenRequest(given.name, given.user, given.valid_s),
+    remove=RemoveTokenRequest,
+    has_options=lambda given: given.user is not None or given.valid_s is not None,
+    heads=("NAME", "ID", "ACTS AS", "MADE", "EXPIRES", "LAST USED"),
+    row=_token_row,
+)
