@@ -7,6 +7,7 @@ from typing import Final
 
 from appliance.model.paths import REQUEST_SOCKET, STATE_DIR
 from appliance.model.profile import Endpoint, Handling
+from appliance.model.record import ProfileName
 
 LOOPBACK_ADDRESSES: Final = ("127.0.0.1", "::1")
 """Addresses to listen on where the settings name none: many clients try ``::1`` first for ``localhost``,
@@ -77,23 +78,23 @@ class Routed:
 class State:
     """State of the box for the gateway, as the supervisor last sent it."""
 
-    standings: Mapping[str, Standing] = field(default_factory=dict)
+    standings: Mapping[ProfileName, Standing] = field(default_factory=dict)
     """Standings by profile; a profile that is absent is down."""
-    held: frozenset[str] = frozenset()
+    held: frozenset[ProfileName] = frozenset()
     """Profiles whose new requests wait, because an operation stops or starts them."""
-    target: tuple[str, ...] = ()
+    target: tuple[ProfileName, ...] = ()
     """Profiles that the running operation brings up."""
-    committed: tuple[str, ...] = ()
+    committed: tuple[ProfileName, ...] = ()
     paused: bool = False
     """Whether an operator holds the box or runs a command in place of models: requests cause no
     switch."""
     lent: bool = False
     """Whether it is a command that pauses the box, not a hold."""
-    failed: frozenset[str] = frozenset()
+    failed: frozenset[ProfileName] = frozenset()
     """Profiles that are down because their last start or run failed."""
-    crashed: frozenset[str] = frozenset()
+    crashed: frozenset[ProfileName] = frozenset()
     """Profiles whose engine has ended by itself, and which systemd is about to start again."""
-    retired: frozenset[str] = frozenset()
+    retired: frozenset[ProfileName] = frozenset()
     """Profiles that are marked retired: no switch to them is accepted."""
 
     def standing(self, name: str) -> Standing:

@@ -14,6 +14,8 @@ _LETTERS: Final = "abcdefghijklmnopqrstuvwxyz0123456789"
 _FIRST: Final = frozenset(_LETTERS)
 _LATER: Final = frozenset(f"{_LETTERS}._-")
 _MAX_CHARACTERS: Final = 48
+PROFILE_NAME: Final = rf"^[{_LETTERS}][{_LETTERS}._-]{{0,{_MAX_CHARACTERS - 1}}}\Z"
+"""Pattern of `is_profile_name`."""
 REQUEST_ID: Final = rf"^[{_LETTERS}._-]{{1,{_MAX_CHARACTERS}}}\Z"
 """Pattern of the gateway's ids of clients' requests."""
 HOLD_UNIT: Final = "appliance-hold.service"

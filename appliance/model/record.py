@@ -4,11 +4,14 @@ from typing import Annotated, Any, Self, dataclass_transform
 
 import msgspec
 
+from appliance.model.names import PROFILE_NAME
+
 MAX_WHOLE = 2**63 - 1
 """Highest whole number in a request, as far as SQLite counts."""
 Whole = Annotated[int, msgspec.Meta(ge=0, le=MAX_WHOLE)]
 Seconds = Annotated[float, msgspec.Meta(ge=0, lt=1e9)]
 """Seconds up to thirty years: more is a mistake, and no clock may overflow."""
+ProfileName = Annotated[str, msgspec.Meta(pattern=PROFILE_NAME)]
 UnixTime = Annotated[float, msgspec.Meta(ge=0, lt=1e11)]
 """Unix time in seconds, below what overflows a clock."""
 

@@ -22,63 +22,67 @@ ends with its connection: a supervisor that dies or is told to go back cuts no r
 The state is kept in this form in the gateway's own file, too.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Final, TypedDict
+from typing import Annotated, Any, Final, TypedDict
 
-from appliance.model.gateway import Standing, State
+import msgspec
+
+from appliance.model.gateway import State
 from appliance.model.json_reader import parse_object
-from appliance.model.names import is_profile_name, is_request_id
-from appliance.model.record import Record
-from appliance.wire.json_values import Json, encode_json, object_in
+from appliance.model.names import REQUEST_ID
+from appliance.model.record import ProfileName, Record
+from appliance.wire.json_values import Json, encode_json
+from appliance.wire.typed_json import from_strict_json
 
 MAX_COMMAND_BYTES: Final = 256 << 10
 """Longest command in bytes: the state of all profiles, less than 100 bytes each."""
 MAX_ANSWER_BYTES: Final = 4 << 20
-_MAX_DRAIN_S: Final = 86400.0
+_ALWAYS: Final = ("standings", "held", "target", "committed")
+"""Fields that the state of every release has."""
 
 
-class RouteCommand(Record):
+class RouteCommand(Record, tag_field="verb", tag="route"):
     """Command: route by this state from now on."""
 
     state: State
 
 
-class HoldCommand(Record):
+class HoldCommand(Record, tag_field="verb", tag="hold"):
     """Command: hold new requests for these profiles."""
 
-    names: tuple[str, ...]
+    names: tuple[ProfileName, ...]
 
 
-class DrainCommand(Record):
+class DrainCommand(Record, tag_field="verb", tag="drain"):
     """Command: let the requests in flight of these profiles finish, then cut the rest."""
 
-    names: tuple[str, ...]
-    timeout_s: float
+    names: tuple[ProfileName, ...]
+    timeout_s: Annotated[float, msgspec.Meta(ge=0, le=86400)]
 
 
-class ReleaseCommand(Record):
+class ReleaseCommand(Record, tag_field="verb", tag="release"):
     """Command: route by this state, and release held requests."""
 
     state: State
 
 
-class StatsCommand(Record):
+class StatsCommand(Record, tag_field="verb", tag="stats"):
     """Command: return the gateway's figures."""
 
 
-class RequestsCommand(Record):
+class RequestsCommand(Record, tag_field="verb", tag="requests"):
     """Command: return the requests in flight and held."""
 
 
-class CutCommand(Record):
+class CutCommand(Record, tag_field="verb", tag="cut"):
     """Command: end one request with an error for its client."""
 
-    request: str
+    request: Annotated[str, msgspec.Meta(pattern=REQUEST_ID)]
     """Id of the request in an earlier answer."""
 
 
-class ReloadCommand(Record):
+class ReloadCommand(Record, tag_field="verb", tag="reload"):
     """Command: read keys and profiles again."""
 
 
@@ -92,6 +96,7 @@ GatewayCommand = (
     | CutCommand
     | ReloadCommand
 )
+_COMMAND: Final[Any] = GatewayCommand
 
 
 class ClientRequestRow(TypedDict):
@@ -150,41 +155,23 @@ class CommandRefused(Record):
     error: str
 
 
-_FORMS: Final[Mapping[str, type[Record]]] = {
-    "route": RouteCommand,
-    "hold": HoldCommand,
-    "drain": DrainCommand,
-    "release": ReleaseCommand,
-    "stats": StatsCommand,
-    "requests": RequestsCommand,
-    "cut": CutCommand,
-    "reload": ReloadCommand,
-}
-_VERBS: Final[Mapping[type, str]] = {form: verb for verb, form in _FORMS.items()}
-
-
 def encode_command(command: GatewayCommand) -> bytes:
     """Return the line of a command."""
-    fields = command.fields()
-    if isinstance(command, RouteCommand | ReleaseCommand):
-        fields["state"] = encode_state(command.state)
-    return _line({"verb": verb_of(command), **fields})
+    return _line(msgspec.to_builtins(command, order="deterministic"))
 
 
 def verb_of(command: GatewayCommand) -> str:
     """Return the verb of a command, as on the wire."""
-    return _VERBS[type(command)]
+    return str(command.__struct_config__.tag)
 
 
 def decode_command(line: bytes) -> GatewayCommand:
     """Return the command of a line. Raises `ValueError` with what is wrong with the line."""
     document = parse_object(line)
-    verb = document.get("verb")
-    form = _FORMS.get(verb) if isinstance(verb, str) else None
-    if form is None:
-        raise ValueError(f"no such verb: {verb!r:.40}")
-    command: Any = form(**{field: _READERS[field](document) for field in form.__match_args__})
-    return command  # type: ignore[no-any-return]  # one of the forms
+    if "state" in document:
+        _check_state(document["state"])
+    command: GatewayCommand = from_strict_json(_COMMAND, document)
+    return command
 
 
 def encode_answer(answer: GatewayAnswer | CommandRefused) -> bytes:
@@ -200,92 +187,29 @@ def decode_answer(line: bytes) -> GatewayAnswer | CommandRefused:
     document = parse_object(line)
     if document.get("ok") is not True:
         return CommandRefused(str(document.get("error")))
-    return GatewayAnswer(
-        waiting=_count(document, "waiting"),
-        finished=_count(document, "finished"),
-        cut=_count(document, "cut"),
-        released=_count(document, "released"),
-        stats=object_in(document, "stats"),
-        requests=object_in(document, "requests"),
-    )
+    return from_strict_json(GatewayAnswer, document)
 
 
-def encode_state(state: State) -> dict[str, object]:
+def encode_state(state: State) -> dict[str, Any]:
     """Return a state as JSON values, as it is sent and stored."""
-    return {
-        "standings": {name: standing.value for name, standing in state.standings.items()},
-        "held": sorted(state.held),
-        "target": list(state.target),
-        "committed": list(state.committed),
-        "paused": state.paused,
-        "lent": state.lent,
-        "failed": sorted(state.failed),
-        "crashed": sorted(state.crashed),
-        "retired": sorted(state.retired),
-    }
+    document: dict[str, Any] = msgspec.to_builtins(state, order="deterministic")
+    return document
 
 
 def decode_state(document: object) -> State:
     """Return the state in a document. Raises `ValueError`."""
+    _check_state(document)
+    return from_strict_json(State, document)
+
+
+def _check_state(document: object) -> None:
+    """Raise `ValueError` for a document that lacks what every release has sent."""
     if not isinstance(document, Mapping):
         raise ValueError("a state is no object")  # noqa: TRY004 - all faults are one to the caller
-    standings = document.get("standings")
-    if not isinstance(standings, Mapping):
-        raise ValueError("standings is no object")  # noqa: TRY004
-    return State(
-        standings={_name(n): Standing(s) for n, s in standings.items()},
-        held=frozenset(_names(document, "held")),
-        target=_names(document, "target"),
-        committed=_names(document, "committed"),
-        paused=document.get("paused") is True,
-        lent=document.get("lent") is True,
-        failed=frozenset(_names(document, "failed") if "failed" in document else ()),
-        crashed=frozenset(_names(document, "crashed") if "crashed" in document else ()),
-        retired=frozenset(_names(document, "retired") if "retired" in document else ()),
-    )
+    for key in _ALWAYS:
+        if key not in document:
+            raise ValueError(f"the state has no {key}")
 
 
 def _line(document: Json) -> bytes:
     return encode_json(document).encode() + b"\n"
-
-
-def _names(document: Mapping[str, object], key: str) -> tuple[str, ...]:
-    names = document.get(key)
-    if not isinstance(names, list):
-        raise ValueError(f"{key} is no list")  # noqa: TRY004
-    return tuple(_name(name) for name in names)
-
-
-def _name(name: object) -> str:
-    if not isinstance(name, str) or not is_profile_name(name):
-        raise ValueError(f"{name!r:.60} is no profile")
-    return name
-
-
-def _seconds(document: Json) -> float:
-    value = document.get("timeout_s")
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ValueError("timeout_s is no number")  # noqa: TRY004
-    if not 0 <= value <= _MAX_DRAIN_S:
-        raise ValueError("timeout_s is no time")
-    return float(value)
-
-
-def _request(document: Json) -> str:
-    request = document.get("request")
-    if not isinstance(request, str) or not is_request_id(request):
-        raise ValueError("request is no id")
-    return request
-
-
-def _count(document: Json, key: str) -> int:
-    value = document.get(key)
-    return value if type(value) is int else 0
-
-
-_READERS: Final[Mapping[str, Callable[[Json], object]]] = {
-    "names": lambda document: _names(document, "names"),
-    "request": _request,
-    "state": lambda document: decode_state(document.get("state")),
-    "timeout_s": _seconds,
-}

@@ -33,15 +33,15 @@ A lease ends with ``yielded`` when an operation begins, or with ``failed``. Time
 CLOCK_MONOTONIC, which all processes of the machine share.
 """
 
-import re
-from collections.abc import Callable, Mapping
 from enum import StrEnum
-from typing import Final
+from typing import Annotated, Any, Final
+
+import msgspec
 
 from appliance.model.json_reader import parse_object
-from appliance.model.names import is_profile_name
-from appliance.model.record import Record
-from appliance.wire.json_values import Json, encode_json, number_in, text_in
+from appliance.model.record import ProfileName, Record
+from appliance.wire.json_values import Json, encode_json, text_in
+from appliance.wire.typed_json import from_strict_json
 
 MAX_COMMAND_BYTES: Final = 1 << 20
 """Longest command in bytes. A long prompt takes 8 KB, a canary of an operator what it wants."""
@@ -51,8 +51,6 @@ PIECE_BYTES: Final = 16 << 10
 """Most bytes of a response in one event."""
 MAX_TIMEOUT_S: Final = 600.0
 TOKEN_HEADER: Final = "X-Appliance-Lease"  # noqa: S105 - a name
-_MOST_NAMES: Final = 64
-_PATH: Final = re.compile(r"/[!-~]{0,1023}")
 
 
 class LaneOutcome(StrEnum):
@@ -68,48 +66,48 @@ class LaneOutcome(StrEnum):
     """The response exceeded the bound of its time or size."""
 
 
-class LaneProbeCommand(Record):
+class LaneProbeCommand(Record, tag_field="verb", tag="probe"):
     """Command: send a request to the engine of a profile, unless anything else goes on."""
 
-    profile: str
-    path: str
+    profile: ProfileName
+    path: Annotated[str, msgspec.Meta(pattern=r"^/[!-~]{0,1023}\Z")]
     body: Json | None
     """None: a GET."""
-    timeout_s: float
+    timeout_s: Annotated[float, msgspec.Meta(gt=0, le=MAX_TIMEOUT_S)]
 
 
-class LaneLeaseCommand(Record):
+class LaneLeaseCommand(Record, tag_field="verb", tag="lease"):
     """Command: keep probes away, and if exclusive the clients of these profiles, too."""
 
-    names: tuple[str, ...]
-    exclusive: bool
+    names: Annotated[tuple[ProfileName, ...], msgspec.Meta(min_length=1, max_length=64)]
+    exclusive: bool = False
 
 
-class LaneUnresponsiveCommand(Record):
+class LaneUnresponsiveCommand(Record, tag_field="verb", tag="unresponsive"):
     """Command: say of these profiles that their engines run and do not answer."""
 
-    names: tuple[str, ...]
+    names: Annotated[tuple[ProfileName, ...], msgspec.Meta(min_length=1, max_length=64)]
 
 
-class LaneBusy(Record):
+class LaneBusy(Record, tag_field="event", tag="busy"):
     """Event: nothing was sent."""
 
     why: str
 
 
-class LaneAdmitted(Record):
+class LaneAdmitted(Record, tag_field="event", tag="admitted"):
     """Event: the request was sent to the engine."""
 
     sent_s: float
 
 
-class LaneHead(Record):
+class LaneHead(Record, tag_field="event", tag="head"):
     """Event: the response has begun."""
 
     status: int
 
 
-class LaneData(Record):
+class LaneData(Record, tag_field="event", tag="data"):
     """Event: a piece of the body has arrived."""
 
     text: str
@@ -123,13 +121,13 @@ class LaneEnd(Record):
     why: str = ""
 
 
-class LaneLeased(Record):
+class LaneLeased(Record, tag_field="event", tag="leased"):
     """Event: the lease has begun."""
 
     token: str
 
 
-class LaneTraffic(Record):
+class LaneTraffic(Record, tag_field="event", tag="traffic"):
     """Event: requests of others have begun; the number since the beginning of the lease."""
 
     requests: int
@@ -138,43 +136,20 @@ class LaneTraffic(Record):
 LaneCommand = LaneProbeCommand | LaneLeaseCommand | LaneUnresponsiveCommand
 LaneEvent = LaneBusy | LaneAdmitted | LaneHead | LaneData | LaneEnd | LaneLeased | LaneTraffic
 
-_NAMES: Final[Mapping[type, str]] = {
-    LaneProbeCommand: "probe",
-    LaneLeaseCommand: "lease",
-    LaneUnresponsiveCommand: "unresponsive",
-    LaneBusy: "busy",
-    LaneAdmitted: "admitted",
-    LaneHead: "head",
-    LaneData: "data",
-    LaneLeased: "leased",
-    LaneTraffic: "traffic",
-}
+_COMMAND: Final[Any] = LaneCommand
+_EVENT: Final[Any] = LaneBusy | LaneAdmitted | LaneHead | LaneData | LaneLeased | LaneTraffic
+_OUTCOMES: Final = frozenset(LaneOutcome)
 
 
 def encode_lane_command(command: LaneCommand) -> bytes:
     """Return the line of a command. Raises `TypeError`: the body is no JSON."""
-    return _line({"verb": _NAMES[type(command)], **command.fields()})
+    return _line(msgspec.to_builtins(command))
 
 
 def decode_lane_command(line: bytes) -> LaneCommand:
     """Return the command of a line. Raises `ValueError` with what is wrong with the line."""
-    document = parse_object(line)
-    match document.get("verb"):
-        case "probe":
-            return LaneProbeCommand(
-                profile=_name(document.get("profile")),
-                path=_path(document.get("path")),
-                body=_body(document.get("body")),
-                timeout_s=_timeout_s(document),
-            )
-        case "lease":
-            return LaneLeaseCommand(
-                names=_names(document.get("names")), exclusive=document.get("exclusive") is True
-            )
-        case "unresponsive":
-            return LaneUnresponsiveCommand(names=_names(document.get("names")))
-        case verb:
-            raise ValueError(f"no such verb: {verb!r:.40}")
+    command: LaneCommand = from_strict_json(_COMMAND, parse_object(line))
+    return command
 
 
 def encode_lane_event(event: LaneEvent) -> bytes:
@@ -182,74 +157,18 @@ def encode_lane_event(event: LaneEvent) -> bytes:
     if isinstance(event, LaneEnd):
         why = {"why": event.why} if event.why else {}
         return _line({"event": event.outcome.value, **why})
-    return _line({"event": _NAMES[type(event)], **event.fields()})
+    return _line(msgspec.to_builtins(event))
 
 
 def decode_lane_event(line: bytes) -> LaneEvent:
     """Return the event of a line. Raises `ValueError`."""
     document = parse_object(line)
     name = text_in(document, "event")
-    read = _EVENTS.get(name)
-    if read is not None:
-        return read(document)
-    # Raises ValueError for a name that is no outcome.
-    return LaneEnd(LaneOutcome(name), text_in(document, "why"))
+    if name in _OUTCOMES:
+        return LaneEnd(LaneOutcome(name), text_in(document, "why"))
+    event: LaneEvent = from_strict_json(_EVENT, document)
+    return event
 
 
 def _line(document: Json) -> bytes:
     return encode_json(document).encode() + b"\n"
-
-
-def _name(value: object) -> str:
-    if not isinstance(value, str) or not is_profile_name(value):
-        raise ValueError(f"{value!r:.60} is no profile")
-    return value
-
-
-def _names(value: object) -> tuple[str, ...]:
-    if not isinstance(value, list) or not 0 < len(value) <= _MOST_NAMES:
-        raise ValueError("names is no list of profiles")
-    return tuple(map(_name, value))
-
-
-def _path(value: object) -> str:
-    if not isinstance(value, str) or _PATH.fullmatch(value) is None:
-        raise ValueError("path is no path")
-    return value
-
-
-def _body(value: object) -> Json | None:
-    if value is not None and not isinstance(value, dict):
-        raise ValueError("body is no object")
-    return value
-
-
-def _timeout_s(document: Json) -> float:
-    seconds = _number(document, "timeout_s")
-    if not 0 < seconds <= MAX_TIMEOUT_S:
-        raise ValueError("timeout_s is no time")
-    return seconds
-
-
-def _number(document: Json, key: str) -> float:
-    number = number_in(document, key)
-    if number is None:
-        raise ValueError(f"{key} is no number")
-    return number
-
-
-def _count(document: Json, key: str) -> int:
-    value = document.get(key)
-    if type(value) is not int:
-        raise ValueError(f"{key} is no count")
-    return value
-
-
-_EVENTS: Final[Mapping[str, Callable[[Json], LaneEvent]]] = {
-    "busy": lambda document: LaneBusy(text_in(document, "why")),
-    "admitted": lambda document: LaneAdmitted(_number(document, "sent_s")),
-    "head": lambda document: LaneHead(_count(document, "status")),
-    "data": lambda document: LaneData(text_in(document, "text"), _number(document, "at_s")),
-    "leased": lambda document: LaneLeased(text_in(document, "token")),
-    "traffic": lambda document: LaneTraffic(_count(document, "requests")),
-}
