@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Final, Literal, get_args
 
-from appliance.engines.shared import llama_cpp_report
+from appliance.engines.shared import llama_cpp, llama_cpp_report
 from appliance.engines.shared import refused_arguments as why
 from appliance.engines.shared.drafting import (
     DraftMethod,
@@ -32,18 +32,6 @@ from appliance.engines.shared.invocation import (
     environment,
     hf_repository,
     words,
-)
-from appliance.engines.shared.llama_cpp import (
-    SAMPLING_FLAGS,
-    LlamaCppOptions,
-    OnOffAuto,
-    Rule,
-    cache_type_problems,
-    gpu_split,
-    layers_fact,
-    option_problems,
-    reads_tools,
-    shared_loading,
 )
 from appliance.engines.shared.option_table import (
     FlagForm,
@@ -121,7 +109,7 @@ _AFTER_NGRAMS: Final = frozenset({"mtp", "draft"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class IkLlamaServerOptions(LlamaCppOptions):
+class IkLlamaServerOptions(llama_cpp.LlamaCppOptions):
     """``[ik-llama-server]``: options of ik_llama.cpp's HTTP server."""
 
     kv_offload: Annotated[
@@ -313,7 +301,7 @@ class IkLlamaServerOptions(LlamaCppOptions):
         bool, Doc("warm up with a whole batch"), flag("--warmup-batch", "-wb", form=FlagForm.SWITCH)
     ] = False
     context_shift: Annotated[
-        OnOffAuto | None,
+        llama_cpp.OnOffAuto | None,
         Doc("whether an answer goes on past the context, which forgets its beginning"),
         flag("--context-shift"),
     ] = None
@@ -373,7 +361,7 @@ COMMON: Final = (
     ("thinking", flag("--reasoning", "-rea", form=FlagForm.DERIVED, since=_AUGUST)),
     ("thinking.budget", flag("--reasoning-budget", form=FlagForm.DERIVED, kind=ValueKind.WHOLE)),
     ("sampling.temperature", flag("--temp", kind=ValueKind.NUMBER)),
-    *SAMPLING_FLAGS,
+    *llama_cpp.SAMPLING_FLAGS,
     ("speculative.method", flag("--spec-type", form=FlagForm.DERIVED)),
     ("speculative.model", flag("--model-draft", "-md", form=FlagForm.DERIVED)),
     (
@@ -536,7 +524,7 @@ RULES: Final = why.ArgumentRules(
 def _declared(profile: Profile) -> Iterator[DeclaredFact]:
     yield from llama_cpp_report.context_fact(profile.ctx)
     yield exactly(Topic.SLOTS, "parallel", profile.parallel or 1)
-    yield layers_fact(profile, options_of(IkLlamaServerOptions, profile))
+    yield llama_cpp.layers_fact(profile, options_of(IkLlamaServerOptions, profile))
     yield from draft_facts(profile)
     yield model_fact(profile)
     yield from thinking_facts(profile, may_lack=True)
@@ -553,7 +541,7 @@ def _problems(profile: Profile) -> Iterator[Problem]:
     yield from _common_problems(profile)
     yield from draft_problems(profile, METHODS, keys=_DRAFT_KEYS, several=True)
     yield from _chain_problems(profile.speculative)
-    yield from option_problems(profile, options, _own_rules(profile, options))
+    yield from llama_cpp.option_problems(profile, options, _own_rules(profile, options))
 
 
 def _common_problems(profile: Profile) -> Iterator[Problem]:
@@ -565,7 +553,7 @@ def _common_problems(profile: Profile) -> Iterator[Problem]:
     if hf_repository(profile.model) is not None:
         text = "ik_llama.cpp would download a repository at each start: name the file of the model"
         yield Problem(where=("model",), text=text)
-    yield from cache_type_problems(profile, KV_TYPES, "ik_llama.cpp")
+    yield from llama_cpp.cache_type_problems(profile, KV_TYPES, "ik_llama.cpp")
     draft = None if profile.speculative is None else profile.speculative.model
     if hf_repository(draft or "") is not None:
         text = "ik_llama.cpp reads draft models from files: name the file"
@@ -583,7 +571,7 @@ def _chain_problems(speculative: Speculative | None) -> Iterator[Problem]:
         yield Problem(where=("speculative", "method"), text=text)
 
 
-def _own_rules(profile: Profile, options: IkLlamaServerOptions) -> Iterator[Rule]:
+def _own_rules(profile: Profile, options: IkLlamaServerOptions) -> Iterator[llama_cpp.Rule]:
     yield (
         "split_mode",
         options.split_mode == "graph" and profile.gpus != "all" and len(profile.gpus) < 2,  # noqa: PLR2004
@@ -604,10 +592,10 @@ def _own_rules(profile: Profile, options: IkLlamaServerOptions) -> Iterator[Rule
 def _memory(profile: Profile) -> MemoryUse:
     options = options_of(IkLlamaServerOptions, profile)
     return MemoryUse(
-        gpu_split=gpu_split(profile, options, options.split_mode),
+        gpu_split=llama_cpp.gpu_split(profile, options, options.split_mode),
         locks_memory=options.mlock,
         loading=replace(
-            shared_loading(profile, options, METHODS, uncertain=_UNCERTAIN),
+            llama_cpp.shared_loading(profile, options, METHODS, uncertain=_UNCERTAIN),
             split_mode=options.split_mode,
             full_windows=not options.swa_compress,
         ),
@@ -631,7 +619,7 @@ ENGINE: Final = Engine(
     memory=_memory,
     task=_task,
     refused_variables={"LLAMA_HOTSWAP_ENABLED": "it reads changed weights while the model serves"},
-    tools=reads_tools,
+    tools=llama_cpp.reads_tools,
     vision=_sees,
     declared=_declared,
     self_report=llama_cpp_report.REPORT,

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Final, Literal
 
-from appliance.engines.shared import llama_cpp_report
+from appliance.engines.shared import llama_cpp, llama_cpp_report
 from appliance.engines.shared import refused_arguments as why
 from appliance.engines.shared.drafting import (
     DraftMethod,
@@ -34,21 +34,6 @@ from appliance.engines.shared.invocation import (
     hf_repository,
     hf_variables,
     words,
-)
-from appliance.engines.shared.llama_cpp import (
-    SAMPLING_FLAGS,
-    Cpus,
-    LayerCount,
-    LlamaCppOptions,
-    Rule,
-    cache_type_problems,
-    cpu_mask,
-    cpus_in_mask,
-    gpu_split,
-    layers_fact,
-    option_problems,
-    reads_tools,
-    shared_loading,
 )
 from appliance.engines.shared.option_table import (
     FlagForm,
@@ -124,7 +109,7 @@ METHODS: Final = by_name(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LlamaServerOptions(LlamaCppOptions):
+class LlamaServerOptions(llama_cpp.LlamaCppOptions):
     """``[llama-server]``: options of llama.cpp's HTTP server."""
 
     split_mode: Annotated[
@@ -133,9 +118,9 @@ class LlamaServerOptions(LlamaCppOptions):
         flag("--split-mode", "-sm"),
     ] = None
     cpus: Annotated[
-        Cpus,
+        llama_cpp.Cpus,
         Doc('CPUs to stay on: "0,2,4-9" or a list; written as a mask'),
-        flag("--cpu-mask", "-C", write=cpu_mask, read=cpus_in_mask),
+        flag("--cpu-mask", "-C", write=llama_cpp.cpu_mask, read=llama_cpp.cpus_in_mask),
     ] = ()
     cpu_strict: Annotated[bool, Doc("one thread a CPU, in order"), flag("--cpu-strict")] = False
     rerank: Annotated[
@@ -144,7 +129,7 @@ class LlamaServerOptions(LlamaCppOptions):
         flag("--rerank", "--reranking", form=FlagForm.SWITCH),
     ] = False
     n_cpu_ffn: Annotated[
-        LayerCount | None,
+        llama_cpp.LayerCount | None,
         Doc("how many layers, from the first, keep their dense feed-forward weights in host RAM"),
         flag("--n-cpu-ffn", "-ncffn"),
     ] = None
@@ -230,7 +215,7 @@ COMMON: Final = (
     ("thinking", flag("--reasoning", "-rea", form=FlagForm.DERIVED)),
     ("thinking.budget", flag("--reasoning-budget", form=FlagForm.DERIVED, kind=ValueKind.WHOLE)),
     ("sampling.temperature", flag("--temp", "--temperature", kind=ValueKind.NUMBER)),
-    *SAMPLING_FLAGS,
+    *llama_cpp.SAMPLING_FLAGS,
     ("speculative.method", flag("--spec-type", form=FlagForm.DERIVED)),
     (
         "speculative.tokens",
@@ -497,7 +482,7 @@ def _declared(profile: Profile) -> Iterator[DeclaredFact]:
         keys, values = profile.kv.k, profile.kv.v
         text = keys if keys == values else f"{keys}, {values}"
         yield stated(Topic.KV, "kv", text, f"{keys}/{values}")
-    yield layers_fact(profile, options)
+    yield llama_cpp.layers_fact(profile, options)
     yield from draft_facts(profile)
     yield model_fact(profile)
     yield from thinking_facts(profile, may_lack=True)
@@ -516,14 +501,14 @@ def _problems(profile: Profile) -> Iterator[Problem]:
     options = options_of(LlamaServerOptions, profile)
     yield from why.argument_problems(profile, RULES)
     yield from _common_problems(profile)
-    yield from option_problems(profile, options, _own_rules(profile, options))
+    yield from llama_cpp.option_problems(profile, options, _own_rules(profile, options))
 
 
 def _common_problems(profile: Profile) -> Iterator[Problem]:
     if profile.tool_parser is not None:
         text = "llama-server reads tool calls by the model's own template: remove tool_parser"
         yield Problem(where=("tool_parser",), text=text)
-    yield from cache_type_problems(profile, KV_TYPES, "llama-server")
+    yield from llama_cpp.cache_type_problems(profile, KV_TYPES, "llama-server")
     yield from draft_problems(profile, METHODS, keys=_DRAFT_KEYS, several=True)
     socket = profile.endpoint.socket
     if socket is not None and not socket.endswith(".sock"):
@@ -531,7 +516,7 @@ def _common_problems(profile: Profile) -> Iterator[Problem]:
         yield Problem(where=("socket",), text=text)
 
 
-def _own_rules(profile: Profile, options: LlamaServerOptions) -> Iterator[Rule]:
+def _own_rules(profile: Profile, options: LlamaServerOptions) -> Iterator[llama_cpp.Rule]:
     yield (
         "kv_unified",
         options.kv_unified and profile.parallel in {None, 1},
@@ -547,11 +532,11 @@ def _own_rules(profile: Profile, options: LlamaServerOptions) -> Iterator[Rule]:
 def _memory(profile: Profile) -> MemoryUse:
     options = options_of(LlamaServerOptions, profile)
     return MemoryUse(
-        gpu_split=gpu_split(profile, options, options.split_mode),
+        gpu_split=llama_cpp.gpu_split(profile, options, options.split_mode),
         shares_cache=options.kv_unified,
         locks_memory=options.mlock or options.load_mode in {"mlock", "mmap+mlock"},
         loading=replace(
-            shared_loading(profile, options, METHODS, uncertain=_UNCERTAIN),
+            llama_cpp.shared_loading(profile, options, METHODS, uncertain=_UNCERTAIN),
             brings_projector=_brings_projector(profile, options),
             cpu_ffn=options.n_cpu_ffn or 0,
             expert_cache_mib=options.expert_cache_mib or 0,
@@ -593,7 +578,7 @@ ENGINE: Final = Engine(
         "LLAMA_LOG_": why.PRIVATE,
     },
     former_variables=frozenset({"LLAMA_LOG_"}),
-    tools=reads_tools,
+    tools=llama_cpp.reads_tools,
     vision=_sees,
     declared=_declared,
     self_report=llama_cpp_report.REPORT,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Annotated, Final, Literal
 
+from appliance.engines.shared import pytorch
 from appliance.engines.shared import refused_arguments as why
 from appliance.engines.shared.drafting import (
     DraftMethod,
@@ -39,31 +40,6 @@ from appliance.engines.shared.option_table import (
     compact_json,
     flag,
     option_table,
-)
-from appliance.engines.shared.pytorch import (
-    MODEL_LIST,
-    adapter_words,
-    architecture_task,
-    budget_parameters,
-    budget_problems,
-    chat_template_kwargs,
-    common_facts,
-    enough_gpus,
-    kv_problems,
-    kwargs_problems,
-    loads_all,
-    method_words,
-    model_words,
-    offloaded_bytes,
-    own_drafts,
-    parses_tools,
-    place_words,
-    sampling_problems,
-    shard_split,
-    shards,
-    temporary_directory,
-    tool_problems,
-    torch_variables,
 )
 from appliance.engines.shared.self_report import (
     PageReader,
@@ -293,11 +269,11 @@ def _invocation(profile: Profile, context: InvocationContext) -> Invocation:
             profile,
             context,
             hf_variables(profile, context),
-            torch_variables(profile, context),
+            pytorch.torch_variables(profile, context),
             _ours(profile, context),
         ),
         health_path="/health",
-        temporary=temporary_directory(profile, context),
+        temporary=pytorch.temporary_directory(profile, context),
     )
 
 
@@ -320,11 +296,11 @@ def _common(profile: Profile, options: SglangOptions) -> Iterator[str]:
     yield from ("--served-model-name", profile.models[0])
     if profile.adapters:
         # The rank is read from the adapters themselves.
-        yield from ("--enable-lora", "--lora-paths", *adapter_words(profile))
+        yield from ("--enable-lora", "--lora-paths", *pytorch.adapter_words(profile))
     yield from TABLE.written_keys(profile)
     if profile.kv is not None:
         yield from ("--kv-cache-dtype", KV_TYPES[profile.kv.k])
-    if kwargs := chat_template_kwargs(profile, options.chat_template_kwargs):
+    if kwargs := pytorch.chat_template_kwargs(profile, options.chat_template_kwargs):
         yield from (CHAT_KWARGS, compact_json(kwargs))
     if profile.thinking is not None and profile.thinking.budget_tokens is not None:
         # Without this a request's budget is not enforced (docs: Thinking Budget).
@@ -415,13 +391,15 @@ RULES: Final = why.ArgumentRules(
 def _problems(profile: Profile) -> Iterator[Problem]:
     options = options_of(SglangOptions, profile)
     yield from why.argument_problems(profile, RULES)
-    yield from kv_problems(profile, KV_TYPES, _DRAFT_KV_TYPES)
+    yield from pytorch.kv_problems(profile, KV_TYPES, _DRAFT_KV_TYPES)
     yield from draft_problems(profile, METHODS, keys=frozenset({"kv"}))
-    yield from kwargs_problems(profile, options.chat_template_kwargs)
-    yield from sampling_problems(profile, frozenset())
-    yield from tool_problems(profile)
-    yield from budget_problems(profile, options.reasoning_parser)
-    yield from enough_gpus(profile, "sglang", options.tensor_parallel, options.pipeline_parallel)
+    yield from pytorch.kwargs_problems(profile, options.chat_template_kwargs)
+    yield from pytorch.sampling_problems(profile, frozenset())
+    yield from pytorch.tool_problems(profile)
+    yield from pytorch.budget_problems(profile, options.reasoning_parser)
+    yield from pytorch.enough_gpus(
+        profile, "sglang", options.tensor_parallel, options.pipeline_parallel
+    )
     if profile.endpoint.socket is not None:
         yield Problem(where=("socket",), text="sglang listens on a port only: set port")
     if len(profile.models) > 1:
@@ -433,19 +411,19 @@ def _problems(profile: Profile) -> Iterator[Problem]:
 
 def _memory(profile: Profile) -> MemoryUse:
     options = options_of(SglangOptions, profile)
-    workers = shards(options.tensor_parallel, options.pipeline_parallel)
+    workers = pytorch.shards(options.tensor_parallel, options.pipeline_parallel)
     return MemoryUse(
-        gpu_split=shard_split(profile, workers),
+        gpu_split=pytorch.shard_split(profile, workers),
         # The default depends on the GPU; without a value in the profile the share is not known.
         vram_fraction=None if profile.gpus == () else options.mem_fraction_static,
         loading=PytorchLoading(
             workers=workers,
             tensor=options.tensor_parallel or 1,
-            offload_bytes=offloaded_bytes(options.cpu_offload_gb),
-            certain=loads_all(profile, options.load_format),
+            offload_bytes=pytorch.offloaded_bytes(options.cpu_offload_gb),
+            certain=pytorch.loads_all(profile, options.load_format),
             converts=options.quantization is not None,
             dtype=options.dtype,
-            drafts=own_drafts(profile, METHODS),
+            drafts=pytorch.own_drafts(profile, METHODS),
         ),
     )
 
@@ -466,7 +444,7 @@ def _adapter_name(profile: Profile, name: str) -> str:
 
 def _declared(profile: Profile) -> Iterator[DeclaredFact]:
     options = options_of(SglangOptions, profile)
-    yield from common_facts(
+    yield from pytorch.common_facts(
         profile, quantization=options.quantization, chat_template=options.chat_template
     )
     if options.attention_backend is not None:
@@ -491,9 +469,9 @@ def _server_info(page: str) -> Iterator[Reading]:
         return
     yield from reader.number(Topic.CONTEXT, info, "context_length")
     yield from reader.word(Topic.KV, info, "kv_cache_dtype")
-    yield from reader.word(Topic.GPU_LAYERS, info, "device", words=place_words)
-    yield from reader.word(Topic.MODEL, info, "model_path", words=model_words)
-    yield from reader.word(Topic.QUANTIZATION, info, "quantization", words=method_words)
+    yield from reader.word(Topic.GPU_LAYERS, info, "device", words=pytorch.place_words)
+    yield from reader.word(Topic.MODEL, info, "model_path", words=pytorch.model_words)
+    yield from reader.word(Topic.QUANTIZATION, info, "quantization", words=pytorch.method_words)
     yield from reader.word(Topic.CHAT_TEMPLATE, info, "chat_template")
     yield from reader.word(Topic.FLASH_ATTENTION, info, "attention_backend")
     yield from reader.word(Topic.BUILD, info, "version", words=version_words)
@@ -505,7 +483,7 @@ def _server_info(page: str) -> Iterator[Reading]:
             yield from reader.number(Topic.DRAFT_TOKENS, info, "speculative_num_steps")
     yield from _thinking_fact(info.get("default_chat_template_kwargs"))
     yield from reader.word(
-        Topic.DRAFT_MODEL, info, "speculative_draft_model_path", words=model_words
+        Topic.DRAFT_MODEL, info, "speculative_draft_model_path", words=pytorch.model_words
     )
     states = info.get("internal_states")
     first = states[0] if isinstance(states, list) and states else None
@@ -535,7 +513,7 @@ ENGINE: Final = Engine(
     weights="safetensors",
     memory=_memory,
     task=_task,
-    model_task=architecture_task,
+    model_task=pytorch.architecture_task,
     refused_variables={
         "SGLANG_HOST_IP": why.LISTENS,
         "SGLANG_HTTP_SERVER_APP_PATH": why.OTHER_PROGRAM,
@@ -543,12 +521,14 @@ ENGINE: Final = Engine(
         "SGLANG_RUST_SERVER": why.OTHER_PROGRAM,
     },
     refused_variable_families={"SGLANG_GRPC_": why.LISTENER},
-    tools=parses_tools,
+    tools=pytorch.parses_tools,
     reasoning=_reasons,
-    thinking_parameters=partial(budget_parameters, name="custom_params.thinking_budget"),
+    thinking_parameters=partial(pytorch.budget_parameters, name="custom_params.thinking_budget"),
     adapter_name=_adapter_name,
     declared=_declared,
-    self_report=SelfReport(pages=(MODEL_LIST, ReportPage(path="/server_info", read=_server_info))),
+    self_report=SelfReport(
+        pages=(pytorch.MODEL_LIST, ReportPage(path="/server_info", read=_server_info))
+    ),
     metrics=Metrics(
         running=("sglang:num_running_reqs",),
         queued=("sglang:num_queue_reqs",),

@@ -7,6 +7,7 @@ from functools import partial
 from itertools import zip_longest
 from typing import Annotated, Final, Literal
 
+from appliance.engines.shared import pytorch
 from appliance.engines.shared import refused_arguments as why
 from appliance.engines.shared.drafting import (
     DraftMethod,
@@ -41,31 +42,6 @@ from appliance.engines.shared.option_table import (
     compact_json,
     flag,
     option_table,
-)
-from appliance.engines.shared.pytorch import (
-    MODEL_LIST,
-    adapter_words,
-    architecture_task,
-    budget_parameters,
-    budget_problems,
-    chat_template_kwargs,
-    common_facts,
-    enough_gpus,
-    kv_problems,
-    kwargs_problems,
-    loads_all,
-    method_words,
-    model_words,
-    offloaded_bytes,
-    own_drafts,
-    parses_tools,
-    place_words,
-    sampling_problems,
-    shard_split,
-    shards,
-    temporary_directory,
-    tool_problems,
-    torch_variables,
 )
 from appliance.engines.shared.self_report import (
     Reading,
@@ -392,11 +368,11 @@ def _invocation(profile: Profile, context: InvocationContext) -> Invocation:
             profile,
             context,
             hf_variables(profile, context),
-            torch_variables(profile, context),
+            pytorch.torch_variables(profile, context),
             _OURS | (_ON_CPU if profile.gpus == () else {}),
         ),
         health_path="/health",
-        temporary=temporary_directory(profile, context),
+        temporary=pytorch.temporary_directory(profile, context),
     )
 
 
@@ -406,7 +382,7 @@ def _common(profile: Profile, options: VllmOptions) -> Iterator[str]:
     yield from TABLE.written_keys(profile)
     if profile.kv is not None:
         yield from ("--kv-cache-dtype", KV_TYPES[profile.kv.k])
-    if kwargs := chat_template_kwargs(profile, options.chat_template_kwargs):
+    if kwargs := pytorch.chat_template_kwargs(profile, options.chat_template_kwargs):
         yield from (CHAT_KWARGS, compact_json(kwargs))
     if profile.tool_parser is not None:
         # A parser without the automatic choice does nothing.
@@ -423,7 +399,7 @@ _RANKS: Final = (16, 32, 64, 128, 256, 320, 512)
 
 def _adapters(profile: Profile) -> Iterator[str]:
     if profile.adapters:
-        yield from ("--enable-lora", "--lora-modules", *adapter_words(profile))
+        yield from ("--enable-lora", "--lora-modules", *pytorch.adapter_words(profile))
         if (limit := _most_rank(profile)) > _RANKS[0]:
             yield from ("--max-lora-rank", str(limit))
 
@@ -511,21 +487,23 @@ RULES: Final = why.ArgumentRules(
 def _problems(profile: Profile) -> Iterator[Problem]:
     options = options_of(VllmOptions, profile)
     yield from why.argument_problems(profile, RULES)
-    yield from kv_problems(profile, KV_TYPES, KV_TYPES)
+    yield from pytorch.kv_problems(profile, KV_TYPES, KV_TYPES)
     yield from _dtype_problems(profile, options)
     yield from draft_problems(profile, METHODS, keys=frozenset({"tensor_parallel", "kv"}))
-    yield from kwargs_problems(profile, options.chat_template_kwargs)
+    yield from pytorch.kwargs_problems(profile, options.chat_template_kwargs)
     yield from _sampling_problems(profile, options)
     if ":" in (hf_repository(profile.model) or ""):
         text = "vLLM names no quantisation in a repository: remove what follows the colon"
         yield Problem(where=("model",), text=text)
-    yield from tool_problems(profile)
+    yield from pytorch.tool_problems(profile)
     for place, adapter in enumerate(profile.adapters):
         if (adapter.rank or 0) > _RANKS[-1]:
             text = f"vLLM loads no adapter of a rank above {_RANKS[-1]}"
             yield Problem(where=("adapters", place, "rank"), text=text)
-    yield from budget_problems(profile, options.reasoning_parser)
-    yield from enough_gpus(profile, "vllm", options.tensor_parallel, options.pipeline_parallel)
+    yield from pytorch.budget_problems(profile, options.reasoning_parser)
+    yield from pytorch.enough_gpus(
+        profile, "vllm", options.tensor_parallel, options.pipeline_parallel
+    )
 
 
 def _dtype_problems(profile: Profile, options: VllmOptions) -> Iterator[Problem]:
@@ -540,7 +518,7 @@ def _dtype_problems(profile: Profile, options: VllmOptions) -> Iterator[Problem]
 
 
 def _sampling_problems(profile: Profile, options: VllmOptions) -> Iterator[Problem]:
-    yield from sampling_problems(profile, _SAMPLING)
+    yield from pytorch.sampling_problems(profile, _SAMPLING)
     for name in _sampling(profile).keys() & options.override_generation_config.keys():
         text = f"{name} is also in sampling: keep one of the two"
         yield Problem(where=("vllm", "override_generation_config"), text=text)
@@ -554,7 +532,7 @@ makes a start wait a little longer; one that is too small would admit a start th
 
 def _memory(profile: Profile) -> MemoryUse:
     options = options_of(VllmOptions, profile)
-    workers = shards(options.tensor_parallel, options.pipeline_parallel)
+    workers = pytorch.shards(options.tensor_parallel, options.pipeline_parallel)
     cache_bytes = _declared_cache_bytes(profile, options)
     fraction = _UTILISATION
     if options.gpu_memory_utilization is not None:
@@ -564,22 +542,22 @@ def _memory(profile: Profile) -> MemoryUse:
     # where less is available (vllm/v1/worker/cpu_worker.py).
     on_cpu = profile.gpus == ()
     return MemoryUse(
-        gpu_split=shard_split(profile, workers),
+        gpu_split=pytorch.shard_split(profile, workers),
         vram_fraction=None if on_cpu else taken,
         ram_fraction=taken if on_cpu else None,
         loading=PytorchLoading(
             workers=workers,
             tensor=options.tensor_parallel or 1,
             cache_bytes=cache_bytes,
-            offload_bytes=offloaded_bytes(options.cpu_offload_gb),
-            certain=not options.hf_overrides and loads_all(profile, options.load_format),
+            offload_bytes=pytorch.offloaded_bytes(options.cpu_offload_gb),
+            certain=not options.hf_overrides and pytorch.loads_all(profile, options.load_format),
             converts=options.quantization is not None,
             dtype=options.dtype,
             batch=options.max_batched_tokens or _BATCH,
             block=options.block_size or _BLOCK,
             aligned=_keeps_two_states(options),
             state_dtype=options.mamba_ssm_cache_dtype,
-            drafts=own_drafts(profile, METHODS),
+            drafts=pytorch.own_drafts(profile, METHODS),
         ),
     )
 
@@ -638,7 +616,7 @@ def _values(arguments: tuple[str, ...]) -> dict[str, str]:
 
 
 def _model_task(model: Safetensors) -> Task | None:
-    return Task.EMBED if model.pools else architecture_task(model)
+    return Task.EMBED if model.pools else pytorch.architecture_task(model)
 
 
 def _reasons(profile: Profile) -> bool | None:
@@ -648,7 +626,7 @@ def _reasons(profile: Profile) -> bool | None:
 
 def _declared(profile: Profile) -> Iterator[DeclaredFact]:
     options = options_of(VllmOptions, profile)
-    yield from common_facts(
+    yield from pytorch.common_facts(
         profile, quantization=options.quantization, chat_template=options.chat_template
     )
     if options.attention_backend is not None:
@@ -670,9 +648,19 @@ _ENGINE_BEGINS: Final = "engine (v"
 _ARGUMENTS_BEGIN: Final = "non-default args: "
 _CONFIG_VALUES: Final = (
     (Topic.KV, "kv_cache_dtype", re.compile(r"\bkv_cache_dtype=([\w.]{1,40})"), None),
-    (Topic.GPU_LAYERS, "device_config", re.compile(r"\bdevice_config=(\w{1,40})"), place_words),
-    (Topic.QUANTIZATION, "quantization", re.compile(r"\bquantization=([\w-]{1,40})"), method_words),
-    (Topic.MODEL, "model", re.compile(r"\bconfig: model='([^']{1,4096})'"), model_words),
+    (
+        Topic.GPU_LAYERS,
+        "device_config",
+        re.compile(r"\bdevice_config=(\w{1,40})"),
+        pytorch.place_words,
+    ),
+    (
+        Topic.QUANTIZATION,
+        "quantization",
+        re.compile(r"\bquantization=([\w-]{1,40})"),
+        pytorch.method_words,
+    ),
+    (Topic.MODEL, "model", re.compile(r"\bconfig: model='([^']{1,4096})'"), pytorch.model_words),
     (Topic.BUILD, "version", re.compile(r"engine \(v([^)]{1,80})\)"), version_words),
 )
 """Words in the line with which an engine core begins (vllm/v1/engine/core.py)."""
@@ -725,7 +713,10 @@ def _config_facts(line: str) -> Iterator[ReportedFact]:
         yield spoken(Topic.DRAFTS, "log: speculative_config", on_off(is_on=is_on))
         if model := _DRAFT_MODEL.search(drafts[1]):
             yield spoken(
-                Topic.DRAFT_MODEL, "log: speculative_config", model[1], *model_words(model[1])
+                Topic.DRAFT_MODEL,
+                "log: speculative_config",
+                model[1],
+                *pytorch.model_words(model[1]),
             )
         if tokens := _DRAFT_TOKENS.search(drafts[1]):
             yield counted(Topic.DRAFT_TOKENS, "log: num_spec_tokens", int(tokens[1]))
@@ -781,12 +772,12 @@ ENGINE: Final = Engine(
         "VLLM_P2P_SIDE_CHANNEL_": why.LISTENER,
         "VLLM_RAY_": why.OTHER_BOXES,
     },
-    tools=parses_tools,
+    tools=pytorch.parses_tools,
     reasoning=_reasons,
-    thinking_parameters=partial(budget_parameters, name="thinking_token_budget"),
+    thinking_parameters=partial(pytorch.budget_parameters, name="thinking_token_budget"),
     declared=_declared,
     self_report=SelfReport(
-        pages=(MODEL_LIST, ReportPage(path="/metrics", read=_metrics_page)), log=_log_facts
+        pages=(pytorch.MODEL_LIST, ReportPage(path="/metrics", read=_metrics_page)), log=_log_facts
     ),
     metrics=Metrics(
         running=("vllm:num_requests_running",),

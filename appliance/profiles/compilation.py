@@ -6,7 +6,7 @@ classifies answers no completion.
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from typing import Final
@@ -94,7 +94,11 @@ def handling_of(profile: Profile) -> Handling:
     if (thinking := profile.thinking) is not None:
         undoing = BUDGETS if thinking.budget_tokens else THINKING if not thinking.on else ()
         given = {**ENGINES[profile.engine].thinking_parameters(profile), **given}
-        more = (p for p in undoing if p not in stripped and not _is_set(p, given))
+        more = (
+            parameter
+            for parameter in undoing
+            if parameter not in stripped and not any(_reaches(parameter, path) for path in given)
+        )
         stripped = (*stripped, *more)
     return Handling(
         set_parameters=given,
@@ -103,11 +107,6 @@ def handling_of(profile: Profile) -> Handling:
         keep_names=written.keep_names,
         engine_key_file=written.engine_key_file,
     )
-
-
-def _is_set(parameter: str, given: Mapping[str, object]) -> bool:
-    """Tell whether a parameter is set, or one within it."""
-    return any(_reaches(parameter, path) for path in given)
 
 
 def _reaches(outer: str, path: str) -> bool:
@@ -233,6 +232,7 @@ def _applied(
     """Return `profile` as it is installed, still without the profiles that it conflicts with."""
     engine = ENGINES[profile.engine]
     memory = engine.memory(profile)
+    draft = None if profile.speculative is None else profile.speculative.model
     return Applied(
         name=profile.name,
         description=profile.description,
@@ -262,7 +262,7 @@ def _applied(
         shares_cache=memory.shares_cache,
         assume_free=profile.need.assume_free,
         speculative=profile.speculative is not None,
-        draft_path=_draft_path(profile, hf_home),
+        draft_path=None if draft is None else model_path(draft, hf_home),
         adapters=tuple(
             Adapter(
                 name=adapter.name,
@@ -302,12 +302,6 @@ def with_ranks(profile: Profile, hf_home: str, ranks_of: AdapterRanks) -> Profil
 
 def _adapter_path(adapter: AdapterTable, hf_home: str) -> str:
     return model_path(adapter.path, hf_home) or adapter.path
-
-
-def _draft_path(profile: Profile, hf_home: str) -> str | None:
-    """Return the file or directory of the draft model; None: there is none."""
-    draft = None if profile.speculative is None else profile.speculative.model
-    return None if draft is None else model_path(draft, hf_home)
 
 
 def fingerprint(profile: Profile, invocation: Invocation, weights_bytes: int | None) -> str:

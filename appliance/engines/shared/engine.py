@@ -8,8 +8,7 @@ from typing import Final, Literal, TypeVar
 from appliance.engines.shared.invocation import Invocation, InvocationContext
 from appliance.engines.shared.option_table import NO_OPTIONS, OptionTable
 from appliance.engines.shared.refused_arguments import ArgumentRules
-from appliance.engines.shared.self_report import SelfReport
-from appliance.model.json_reader import decode_json
+from appliance.engines.shared.self_report import PageReader, SelfReport
 from appliance.model.measurements import RawTimings
 from appliance.model.model_headers import Safetensors
 from appliance.model.profile_values import Gpus
@@ -189,11 +188,7 @@ class VersionPage:
 
     def read(self, text: str) -> str | None:
         """Return the version in the page's text; None: the page has none."""
-        try:
-            document = decode_json(text)
-        except ValueError:
-            return None
-        value = document.get(self.key) if isinstance(document, dict) else None
+        value = (PageReader(self.path, text).mapping() or {}).get(self.key)
         return value if isinstance(value, str) and 0 < len(value) <= _MOST_VERSION else None
 
 

@@ -26,7 +26,6 @@ from appliance.engines.shared.self_report import (
     spoken,
     version_words,
 )
-from appliance.model.json_reader import decode_json
 from appliance.model.measurements import RawTimings, TimingSource
 from appliance.model.running_facts import DeclaredFact, ReportedFact, Topic
 
@@ -305,11 +304,7 @@ def kv_cache_in_slots(slots: str, shares_cache: bool) -> float | None:  # noqa: 
     ``n_prompt_tokens`` of a slot also counts what was generated since, and with a cache that all
     requests share each slot has the whole of it as ``n_ctx`` (server-context.cpp, b11549).
     """
-    try:
-        document = decode_json(slots)
-    except ValueError:
-        return None
-    rows = [row for row in document if isinstance(row, dict)] if isinstance(document, list) else []
+    rows = PageReader("/slots", slots).rows() or ()
     contexts = [_whole(row.get("n_ctx")) for row in rows]
     total = max(contexts, default=0) if shares_cache else sum(contexts)
     return round(min(1.0, sum(map(_tokens, rows)) / total), 4) if total else None

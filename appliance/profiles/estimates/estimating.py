@@ -147,7 +147,7 @@ def _of_gguf(facts: GgufFacts, gguf: Gguf) -> ModelTraits:
     has_experts = bool(facts.number("expert_count"))
     return ModelTraits(
         quantisation=_FILE_TYPES.get(file_type, "") if isinstance(file_type, int) else "",
-        drafts=facts.layers < facts.blocks,
+        drafts=facts.has_drafting_layers,
         family=facts.architecture,
         dense_layers=facts.number("leading_dense_block_count") or 0 if has_experts else 0,
     )

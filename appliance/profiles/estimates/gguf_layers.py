@@ -94,6 +94,11 @@ class GgufFacts:
         return found + found[-1:] * (self.blocks - len(found))
 
     @property
+    def has_drafting_layers(self) -> bool:
+        """Tell whether the file has layers that only draft."""
+        return self.layers < self.blocks
+
+    @property
     def vocabulary(self) -> int:
         """Return the size of the vocabulary in tokens; 0: the file does not say."""
         tokens = self._metadata.get("tokenizer.ggml.tokens")

@@ -437,10 +437,9 @@ def _notes(plan: _Plan, model: Model) -> Iterator[str]:
             yield "sliding window, upper bound"
     yield "compute buffers guessed"
     draft = plan.loading.draft
-    if draft is not None and model.draft is None and not (draft.own_layers and _drafts(facts)):
+    if (
+        draft is not None
+        and model.draft is None
+        and not (draft.own_layers and facts.has_drafting_layers)
+    ):
         yield "draft model not counted"
-
-
-def _drafts(facts: GgufFacts) -> bool:
-    """Tell whether the file has layers that draft."""
-    return facts.layers < facts.blocks

@@ -19,33 +19,12 @@ from appliance.profiles.foreign.server_command import (
 from appliance.profiles.foreign.shell import Variables, commands_of, interpolated
 
 ENGINES: Final = frozenset({"docker", "podman", "nerdctl"})
-_SWITCHES: Final = frozenset(
-    {
-        *(
-            "-d",
-            "--detach",
-            "-i",
-            "--interactive",
-            "-t",
-            "--tty",
-            "-it",
-            "-ti",
-            "-dit",
-            "-itd",
-            "-td",
-        ),
-        *(
-            "--rm",
-            "--init",
-            "--privileged",
-            "--read-only",
-            "-P",
-            "--publish-all",
-            "--no-healthcheck",
-        ),
-        *("--sig-proxy", "--disable-content-trust", "--replace", "-q", "--quiet", "--tls-verify"),
-    }
-)
+_SWITCH_WORDS: Final = """
+    -d --detach -i --interactive -t --tty -it -ti -dit -itd -td --rm --init --privileged --read-only
+    -P --publish-all --no-healthcheck --sig-proxy --disable-content-trust --replace -q --quiet
+    --tls-verify
+"""
+_SWITCHES: Final = frozenset(_SWITCH_WORDS.split())
 _BEFORE_RUN: Final = frozenset({"-H", "--host", "-c", "--context", "--config", "-l", "--log-level"})
 _MOST_GPUS: Final = 64
 _DEVICE: Final = re.compile(r'"?device=([0-9,]+)"?', re.ASCII)

@@ -300,20 +300,10 @@ def _uv(command: ServerCommand) -> ServerCommand:
     return replace(command, argv=words[place:])
 
 
-_RUNNER_VALUES: Final = frozenset(
-    {
-        "-n",
-        "-p",
-        "--directory",
-        "--env-file",
-        "--extra",
-        "--group",
-        "--name",
-        "--project",
-        "--python",
-        "--with",
-    }
-)
+_RUNNER_WORDS: Final = """
+    -n -p --directory --env-file --extra --group --name --project --python --with
+"""
+_RUNNER_VALUES: Final = frozenset(_RUNNER_WORDS.split())
 """Options of ``uv run`` and its like that take a value."""
 _PREFIXES: Final[Mapping[str, Callable[[ServerCommand], ServerCommand]]] = {
     "command": _plain(),

@@ -118,78 +118,28 @@ class CommandLineStyle:
     """Whether ``--a=b`` is ``--a b``."""
 
 
-LLAMA_SWITCHES: Final = frozenset(
-    {
-        *(
-            "--agent",
-            "--backend-sampling",
-            "--cache-idle-slots",
-            "--cache-prompt",
-            "--check-tensors",
-        ),
-        *(
-            "--cont-batching",
-            "--context-shift",
-            "--cors-credentials",
-            "--cpu-moe",
-            "--cpu-moe-draft",
-        ),
-        *("--direct-io", "--embedding", "--embeddings", "--escape", "--ignore-eos", "--jinja"),
-        *("--kv-offload", "--kv-unified", "--log-disable", "--log-jsonl", "--log-prefix"),
-        *("--log-timestamps", "--lora-init-without-apply", "--metrics", "--mlock", "--mmap"),
-        *("--mmproj-auto", "--mmproj-offload", "--models-autoload", "--no-host", "--no-mmproj"),
-        *("--offline", "--op-offload", "--perf", "--prefill-assistant", "--props"),
-        *("--reasoning-preserve", "--repack", "--rerank", "--reranking", "--reuse-port"),
-        *("--skip-chat-parsing", "--slots", "--spec-default", "--spec-draft-backend-sampling"),
-        *(
-            "--spec-draft-cpu-moe",
-            "--special",
-            "--spm-infill",
-            "--swa-full",
-            "--ui",
-            "--ui-mcp-proxy",
-        ),
-        *(
-            "--verbose",
-            "--verbose-prompt",
-            "--log-verbose",
-            "--warmup",
-            "--webui",
-            "--webui-mcp-proxy",
-        ),
-        *(
-            "-bs",
-            "-cb",
-            "-cmoe",
-            "-cmoed",
-            "-dio",
-            "-e",
-            "-kvo",
-            "-kvu",
-            "-nkvo",
-            "-no-kvu",
-            "-nocb",
-        ),
-        *("-nr", "-ndio", "-sp", "-v", "-ag", "-no-ag"),
-        *("--vision-gemma-4b-default", "--gpt-oss-20b-default", "--gpt-oss-120b-default"),
-    }
-)
+_SWITCH_WORDS: Final = """
+    --agent --backend-sampling --cache-idle-slots --cache-prompt --check-tensors --cont-batching
+    --context-shift --cors-credentials --cpu-moe --cpu-moe-draft --direct-io --embedding
+    --embeddings --escape --ignore-eos --jinja --kv-offload --kv-unified --log-disable --log-jsonl
+    --log-prefix --log-timestamps --lora-init-without-apply --metrics --mlock --mmap --mmproj-auto
+    --mmproj-offload --models-autoload --no-host --no-mmproj --offline --op-offload --perf
+    --prefill-assistant --props --reasoning-preserve --repack --rerank --reranking --reuse-port
+    --skip-chat-parsing --slots --spec-default --spec-draft-backend-sampling --spec-draft-cpu-moe
+    --special --spm-infill --swa-full --ui --ui-mcp-proxy --verbose --verbose-prompt --log-verbose
+    --warmup --webui --webui-mcp-proxy -bs -cb -cmoe -cmoed -dio -e -kvo -kvu -nkvo -no-kvu -nocb
+    -nr -ndio -sp -v -ag -no-ag --vision-gemma-4b-default --gpt-oss-20b-default
+    --gpt-oss-120b-default
+"""
+LLAMA_SWITCHES: Final = frozenset(_SWITCH_WORDS.split())
 """llama-server's options without a value: build b11549 (common/arg.cpp), and those that it replaced."""
-_ONE_WAY: Final = frozenset(
-    {
-        *("--backend-sampling", "--check-tensors", "--cpu-moe", "--cpu-moe-draft", "--embedding"),
-        *(
-            "--embeddings",
-            "--ignore-eos",
-            "--log-disable",
-            "--lora-init-without-apply",
-            "--metrics",
-        ),
-        *("--mlock", "--offline", "--props", "--rerank", "--reranking", "--reuse-port"),
-        *("--spec-default", "--spec-draft-cpu-moe", "--special", "--spm-infill", "--swa-full"),
-        *("--verbose", "--verbose-prompt", "--log-verbose", "-bs", "-cmoe", "-cmoed", "-sp", "-v"),
-    }
-)
+_ONE_WAY_WORDS: Final = """
+    --backend-sampling --check-tensors --cpu-moe --cpu-moe-draft --embedding --embeddings
+    --ignore-eos --log-disable --lora-init-without-apply --metrics --mlock --offline --props
+    --rerank --reranking --reuse-port --spec-default --spec-draft-cpu-moe --special --spm-infill
+    --swa-full --verbose --verbose-prompt --log-verbose -bs -cmoe -cmoed -sp -v
+"""
+_ONE_WAY: Final = frozenset(_ONE_WAY_WORDS.split())
 """Switches that can only be turned on, and are off without it."""
 LLAMA_VARIABLE: Final = "LLAMA_ARG_"
 """Beginning of the names of variables that are options."""
@@ -300,12 +250,10 @@ def _set(name: str, value: Argument, source: str) -> Iterator[EngineOption]:
     yield EngineOption(name=name, words=(word,), source=source, is_default=is_default)
 
 
-_SHORT: Final = frozenset(
-    {
-        *("-a", "-b", "-c", "-cb", "-cmoe", "-cms", "-cram", "-ctk", "-ctkd", "-ctv", "-ctvd"),
-        *("-ctxcp", "-dev", "-devd", "-fa", "-fit", "-hf", "-hff", "-hfr", "-kvo", "-kvu", "-lm"),
-        *("-m", "-md", "-mg", "-mm", "-n", "-ncmoe", "-ncffn", "-ngl", "-ngld", "-np", "-ot"),
-        *("-rea", "-s", "-sm", "-t", "-tb", "-ts", "-ub", "-C", "-Cr", "-hfd", "-otd", "-sps"),
-    }
-)
+_SHORT_WORDS: Final = """
+    -a -b -c -cb -cmoe -cms -cram -ctk -ctkd -ctv -ctvd -ctxcp -dev -devd -fa -fit -hf -hff -hfr
+    -kvo -kvu -lm -m -md -mg -mm -n -ncmoe -ncffn -ngl -ngld -np -ot -rea -s -sm -t -tb -ts -ub -C
+    -Cr -hfd -otd -sps
+"""
+_SHORT: Final = frozenset(_SHORT_WORDS.split())
 """Short names of llama-server's options that presets use."""

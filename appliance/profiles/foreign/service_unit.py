@@ -20,23 +20,16 @@ from appliance.switch.units.text import Section, sections_of, words_of
 
 _PREFIXES: Final = "-@:+!|"
 _OURS: Final = "the unit that apply writes has its own"
-_SERVED_BY_OURS: Final = frozenset(
-    {
-        *("Unit.After", "Unit.Wants", "Unit.Documentation", "Unit.Description", "Unit.Requires"),
-        *("Unit.StartLimitBurst", "Unit.StartLimitIntervalSec", "Service.Type", "Service.Restart"),
-        *(
-            "Service.RestartSec",
-            "Service.StandardOutput",
-            "Service.StandardError",
-            "Service.KillMode",
-        ),
-        *("Service.KillSignal", "Service.SyslogIdentifier", "Service.SuccessExitStatus"),
-        *("Service.NotifyAccess", "Service.Group", "Service.SupplementaryGroups"),
-        *("Service.TimeoutStartSec", "Service.PrivateTmp", "Service.NoNewPrivileges"),
-        *("Service.ProtectSystem", "Service.ProtectHome", "Service.RuntimeDirectory"),
-        *("Service.StateDirectory", "Service.CacheDirectory", "Service.LogsDirectory"),
-    }
-)
+_SERVED_WORDS: Final = """
+    Unit.After Unit.Wants Unit.Documentation Unit.Description Unit.Requires Unit.StartLimitBurst
+    Unit.StartLimitIntervalSec Service.Type Service.Restart Service.RestartSec
+    Service.StandardOutput Service.StandardError Service.KillMode Service.KillSignal
+    Service.SyslogIdentifier Service.SuccessExitStatus Service.NotifyAccess Service.Group
+    Service.SupplementaryGroups Service.TimeoutStartSec Service.PrivateTmp Service.NoNewPrivileges
+    Service.ProtectSystem Service.ProtectHome Service.RuntimeDirectory Service.StateDirectory
+    Service.CacheDirectory Service.LogsDirectory
+"""
+_SERVED_BY_OURS: Final = frozenset(_SERVED_WORDS.split())
 _READ: Final = frozenset(
     {
         *("Service.ExecStart", "Service.Environment", "Service.User", "Service.WorkingDirectory"),
@@ -86,7 +79,7 @@ class _Unit:
         stop_s = duration_s(self._last("TimeoutStopSec"))
         return ServerCommand(
             origin="",
-            name=_stem(self._name),
+            name=self._name.removesuffix(".service").replace("@", "-").rstrip("-"),
             description=description,
             argv=tuple(words),
             environment=self._environment,
@@ -162,10 +155,6 @@ def _since_reset(values: Sequence[str]) -> Sequence[str]:
     """Return the values after the last empty one, which resets a list."""
     place = max((i for i, value in enumerate(values) if not value), default=-1)
     return values[place + 1 :]
-
-
-def _stem(name: str) -> str:
-    return name.removesuffix(".service").replace("@", "-").rstrip("-")
 
 
 def _carried(service: Section) -> Mapping[str, str]:

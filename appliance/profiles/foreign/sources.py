@@ -9,7 +9,7 @@ from typing import Final
 
 from appliance.model.plain_text import abridged
 from appliance.profiles.foreign.containers import read_compose
-from appliance.profiles.foreign.launchers import OLLAMA, ModelServer, servers_of
+from appliance.profiles.foreign.launchers import OLLAMA, servers_of
 from appliance.profiles.foreign.model_lists import is_preset, read_presets, read_swap
 from appliance.profiles.foreign.profile_draft import HostFacts, ProfileDraft
 from appliance.profiles.foreign.profile_drafting import draft_of, ollama_draft
@@ -110,7 +110,10 @@ def drafts_of(source: ImportSource, host: HostFacts, read_yaml: ReadYaml) -> Dra
     others = notes = 0
     for command in _commands(source, read_yaml):
         try:
-            drafts = [_draft_of(server, source.name, host) for server in servers_of(command)]
+            drafts = [
+                (ollama_draft if server.engine == OLLAMA else draft_of)(server, source.name, host)
+                for server in servers_of(command)
+            ]
         except ImportFaultError as error:
             refusals.append(ImportRefusal(origin=command.origin, reason=str(error)))
             drafts = []
@@ -151,8 +154,3 @@ def _of_yaml(document: object, directory: str | None) -> Iterator[ServerCommand]
         raise ImportFaultError(
             "has neither services, as a compose file, nor models, as llama-swap's configuration"
         )
-
-
-def _draft_of(server: ModelServer, source: str, host: HostFacts) -> ProfileDraft:
-    make = ollama_draft if server.engine == OLLAMA else draft_of
-    return make(server, source, host)

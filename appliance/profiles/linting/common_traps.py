@@ -55,10 +55,6 @@ def _memlock_limit(facts: LintFacts) -> str | None:
     return f"Service.LimitMEMLOCK is {limits[0]}" if limits and limits[0] != "infinity" else None
 
 
-def _missing_unit(facts: LintFacts) -> str | None:
-    return joined(facts.missing_units) if facts.missing_units else None
-
-
 def _needs_vram(facts: LintFacts) -> str | None:
     applied = facts.applied
     is_known = applied.estimate is not None or applied.need.vram_bytes is not None
@@ -69,7 +65,11 @@ def _beyond_gpus(facts: LintFacts, gpus: GpuFacts) -> str | None:
     """Return what the preflight would say if nothing else ran on the GPUs; None also if one cannot be read."""
     applied = facts.applied
     used = used_gpus(applied, [device.index for device in gpus.memory])
-    if not all(map(_has_figures, (d for d in gpus.memory if d.index in used))):
+    if any(
+        device.state is not GpuState.OK or device.quality is Quality.OPAQUE
+        for device in gpus.memory
+        if device.index in used
+    ):
         return None
     empty = tuple(map(_emptied, gpus.memory))
     host = HostMemory(total_bytes=facts.ram_bytes or 0, available_bytes=facts.ram_bytes or 0)
@@ -83,10 +83,6 @@ def _beyond_gpus(facts: LintFacts, gpus: GpuFacts) -> str | None:
             [s for s in fit.shortfalls(requirement, empty, host) if s.kind != fit.RAM],
         )
     )
-
-
-def _has_figures(device: DeviceMemory) -> bool:
-    return device.state is GpuState.OK and device.quality is not Quality.OPAQUE
 
 
 def _emptied(device: DeviceMemory) -> DeviceMemory:
@@ -165,7 +161,7 @@ COMMON_TRAPS: Final = (
         advice="correct the name, or remove it",
         source=f"{FIELD}: a wrong name in After= kept a box unreachable; systemd.unit(5)",
         checked="2026-11-25",
-        finds=_missing_unit,
+        finds=lambda facts: joined(facts.missing_units, nothing="") or None,
     ),
     Trap(
         name=TrapName.VRAM_TOO_SMALL,

@@ -6,7 +6,6 @@ from typing import Final
 from appliance.engines.llama_server import LlamaServerOptions
 from appliance.engines.shared.engine import options_of
 from appliance.engines.shared.llama_cpp import DEFAULT_UBATCH, LlamaCppOptions
-from appliance.model.profile import Applied
 from appliance.model.trap_names import TrapName
 from appliance.profiles.linting.trap import (
     FIELD,
@@ -137,13 +136,9 @@ def _short_micro_batch(facts: LintFacts) -> str | None:
 
 def _native_fp4(facts: LintFacts) -> str | None:
     quantisation = "" if facts.traits is None else facts.traits.quantisation
-    if quantisation != "q4_k_m" or not _is_for_cuda_13(facts.applied):
+    if quantisation != "q4_k_m" or not _CUDA_13.search(facts.applied.binary):
         return None
     return f"a Q4_K_M model, and {facts.applied.binary} is named after CUDA 13"
-
-
-def _is_for_cuda_13(applied: Applied) -> bool:
-    return _CUDA_13.search(applied.binary) is not None
 
 
 _LLAMA_CPP: Final = (LlamaCppOptions,)

@@ -127,14 +127,6 @@ def _quantised_as(facts: LintFacts, method: str) -> str | None:
     return f"the model's weights are {method.upper()}" if is_so else None
 
 
-def _fp8(facts: LintFacts) -> str | None:
-    return _quantised_as(facts, "fp8")
-
-
-def _awq(facts: LintFacts) -> str | None:
-    return _quantised_as(facts, "awq")
-
-
 def _fp8_cache(facts: LintFacts) -> str | None:
     kv, traits = facts.profile.kv, facts.traits
     if traits is None or not traits.cache_type.startswith("fp8"):
@@ -251,7 +243,7 @@ PYTORCH_TRAPS: Final = (
         source=f"{BENCHMARK}; vLLM pull request #5975 (Marlin); SGLang issues #7715, #12887",
         checked="2026-11-25",
         options=_BOTH,
-        finds=_fp8,
+        finds=lambda facts: _quantised_as(facts, "fp8"),
         on_gpus=on_capability(lambda capability: capability < _FIRST_WITH_FP8),
     ),
     Trap(
@@ -262,7 +254,7 @@ PYTORCH_TRAPS: Final = (
         source=f"{FIELD}: 32.8 tokens a second, and 107 of the same model as GGUF",
         checked="2026-11-25",
         options=_BOTH,
-        finds=_awq,
+        finds=lambda facts: _quantised_as(facts, "awq"),
         on_gpus=on_capability(is_consumer_blackwell),
     ),
     Trap(

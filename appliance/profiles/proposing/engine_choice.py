@@ -94,7 +94,7 @@ def _of_gguf(gguf: Gguf) -> ModelFacts:
         blocks=facts.blocks,
         experts=tuple(layer for layer in expert_layers(gguf.tensors) if layer < facts.blocks),
         heads=facts.heads[0],
-        drafts=facts.layers < facts.blocks,
+        drafts=facts.has_drafting_layers,
         task=_task_of(facts, is_encoder=architecture.encoder),
     )
 
