@@ -47,8 +47,12 @@ from appliance.model.paths import LANE_SOCKET, PROMPT_SOCKET
 from appliance.model.plain_text import plain
 from appliance.routing.origin_policy import OriginPolicy
 from appliance.routing.switch_scheduler import SwitchPolicy
-from appliance.system.garbage import freeze_garbage
-from appliance.system.systemd.daemon import Notices, inherited_sockets, log_to_journal
+from appliance.system.systemd.daemon import (
+    Notices,
+    freeze_garbage,
+    inherited_sockets,
+    log_to_journal,
+)
 from appliance.wire.control import Exit
 from appliance.wire.gateway_server import GatewayServer
 from appliance.wire.json_values import Json

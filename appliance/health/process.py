@@ -32,11 +32,10 @@ from appliance.speed.probe_schedule import Cadence
 from appliance.system.applied.manifest import ManifestProfiles
 from appliance.system.canary_files import CanaryDirectory
 from appliance.system.daemon_clients import TokenOwners
-from appliance.system.garbage import freeze_garbage
 from appliance.system.lane_client import SocketProbeLane
 from appliance.system.sqlite.measurement_store import MeasurementStore
 from appliance.system.sqlite.state_store import StateStore
-from appliance.system.systemd.daemon import Readiness, named_sockets
+from appliance.system.systemd.daemon import Readiness, freeze_garbage, named_sockets
 from appliance.wire.async_client import open_conversation
 from appliance.wire.conversation import ResultEvent
 from appliance.wire.server import FEW

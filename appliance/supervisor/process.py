@@ -52,14 +52,13 @@ from appliance.system.applied.manifest import DamageWatch, ManifestProfiles
 from appliance.system.commitment import FileCommitment
 from appliance.system.credential_files import FileKeys, FileTokens
 from appliance.system.engine_http import HttpBackend
-from appliance.system.garbage import freeze_garbage
 from appliance.system.host import LinuxHost, SystemClock
 from appliance.system.launch_files import TICKET, FileRunTickets
 from appliance.system.peaks import FilePeaks
 from appliance.system.ports import Profiles
 from appliance.system.socket_gateway import SocketGateway
 from appliance.system.sqlite.operation_store import OperationStore
-from appliance.system.systemd.daemon import Readiness, named_sockets
+from appliance.system.systemd.daemon import Readiness, freeze_garbage, named_sockets
 from appliance.system.systemd.service_manager import SystemdUnits
 from appliance.system.user_accounts import account_of, account_of_uid
 

@@ -15,9 +15,8 @@ from appliance.model.web_addresses import WebAddresses
 from appliance.routing.origin_policy import SameOriginPolicy
 from appliance.settings.tables import Settings
 from appliance.system.daemon_clients import TokenOwners
-from appliance.system.garbage import freeze_garbage
 from appliance.system.kernel.peers import Peers
-from appliance.system.systemd.daemon import Readiness, inherited_sockets
+from appliance.system.systemd.daemon import Readiness, freeze_garbage, inherited_sockets
 from appliance.web.actions import GatewayTrials, SocketBoxActions
 from appliance.web.application import make_application
 from appliance.web.guards import OpenAddresses
