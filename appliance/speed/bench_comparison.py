@@ -5,7 +5,7 @@ A sweep has one block of each profile, and each second sweep has the other order
 ratios of its prompts, since levels differ more between sessions than within one (1 to 1.8 % against
 0.05 to 1 %: docs/explanation/regression-detection.md). The interval is Student's, over the pairs.
 
-Speed alone wins nothing: the same greedy questions are asked of both. A profile wins if its answers
+Speed alone wins nothing: both answer the same greedy requests. A profile wins if its answers
 are those of the other as often as each profile repeats its own.
 """
 
@@ -45,7 +45,7 @@ class RatioInterval:
 
     ratio: float
     low: float | None
-    """None: fewer than two pairs, which give no interval; likewise for the next."""
+    """None: fewer than two pairs, which give no interval; the same for `high`."""
     high: float | None
     pairs: int
 

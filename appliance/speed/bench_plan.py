@@ -23,17 +23,17 @@ SWARM_TOKENS: Final = 8192
 DEPTH_TOKENS: Final = 128
 """As llama-bench generates by default."""
 FEWEST_DEPTH_TOKENS: Final = 8
-"""Length of the answer to the prompt that only tells how many tokens its text has."""
+"""Length of the answer to the prompt that only shows how many tokens its text has."""
 ANSWER_TOKENS: Final = 256
 FEWEST_TOKENS: Final = 128
-"""An engine that refuses an answer of so many tokens is not asked for less."""
+"""An engine that refuses an answer of so many tokens gets no request for less."""
 _TEMPERATURE: Final = 0.7
 _FEWEST_SWARM_REQUESTS: Final = 4
 _WARM_UP_CONCURRENCY: Final = 4
 _GAIN: Final = 0.6
 """Exponent of the effective rate over the concurrency, roughly; only for the time that is left."""
 _DEPTH_OF_A_REQUEST: Final = 4000
-"""Prompt tokens that take about as long as one answer, likewise."""
+"""Prompt tokens that take about as long as one answer; also only for the time that is left."""
 _CALIBRATING_DEPTH: Final = 512
 _SHORT_ANSWER: Final = 0.3
 _LANGUAGES: Final = ("Go", "Rust", "TypeScript", "Java", "Kotlin", "C++", "C#", "Swift")
@@ -41,7 +41,7 @@ _LANGUAGES: Final = ("Go", "Rust", "TypeScript", "Java", "Kotlin", "C++", "C#", 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """Work that is asked of each profile."""
+    """Work that each profile gets."""
 
     runs: int = 1
     levels: tuple[int, ...] = ()

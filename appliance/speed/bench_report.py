@@ -50,8 +50,8 @@ def serve_document(
         rows: Rows of the level without warm-ups, at least one.
         date: Beginning of the bench as ``YYYYMMDD-HHMMSS``.
         backend: Name of the API, ``openai-chat`` or ``openai``.
-        model_id: Name by which the model was asked for.
-        concurrency: Requests that were asked for at once.
+        model_id: Name of the model in the requests.
+        concurrency: Requests that were to be in flight at once.
     """
     level = level_rates(rows, concurrency)
     inputs = sum(row.input_tokens for row in rows if not row.error)
@@ -230,7 +230,7 @@ class ProfileResult:
     gpus: BoxGpus | None
     """GPUs at work in the last block in which they were read; None: in none."""
     cached_share: float | None
-    """Share of the prompt tokens that the prefix cache held; None: the engine does not tell."""
+    """Share of the prompt tokens that the prefix cache held; None: the engine does not say."""
 
     @property
     def failed(self) -> int:
@@ -367,7 +367,7 @@ def _profile_result(
 
 
 def _headline(results: Sequence[ProfileResult], outcome: BenchOutcome) -> Document:
-    """Return the document of the first profile's highest concurrency; empty: nothing was asked."""
+    """Return the document of the first profile's highest concurrency; empty: no request was sent."""
     for result in results[:1]:
         rows = result.part(Part.SWARM) or result.part(Part.SINGLE)
         highest = max((row.concurrency for row in rows), default=0)

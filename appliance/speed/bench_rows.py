@@ -8,7 +8,7 @@ its rows. Rates, by the definitions of the published method (docs/how-to/measure
 - per-task tok/s: mean of the tok/s of its requests
 - contention: 1 - per-task(C) / per-task(1)
 - speed-up: wall time of the same tokens one request after another, over that of the level
-- concurrency reached: requests that were in flight together, not those that were asked for
+- concurrency reached: requests that were in flight together, not those that were wanted
 
 Latencies, as other tools summarise them in milliseconds:
 
@@ -338,7 +338,7 @@ def mean_rate(rates: Iterable[float | None]) -> float | None:
 
 
 def energy_j(reading: BoxGpus | None) -> float | None:
-    """Return the sum of the GPUs' energy counters; None: there is no GPU, or one of them tells none."""
+    """Return the sum of the GPUs' energy counters; None: there is no GPU, or one of them has none."""
     counters = [] if reading is None else [gpu.evidence.energy_j for gpu in reading.gpus]
     known = [counter for counter in counters if counter is not None]
     return sum(known) if known and len(known) == len(counters) else None

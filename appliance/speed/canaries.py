@@ -1,7 +1,7 @@
 """Canaries: requests of which the answer's form, or a part of it, is known.
 
 Every profile has the standard ones: an answer by a JSON schema, and calls of a tool. A tool call is
-asked for in four ways, since engines read each by other code: the choice left to the model or
+requested in four ways, since engines read each by other code: the choice left to the model or
 required, the answer whole or streamed. The subject changes with each round, so that a fault which
 depends on the text shows.
 
@@ -186,8 +186,8 @@ MOST_FILE_BYTES: Final = 256 << 10
 _MOST_LINE_CHARACTERS: Final = 32 << 10
 _MOST_CANARIES: Final = 32
 _MOST_NAME: Final = 40
-_MOST_TOLD: Final = 5
-"""Limit of problems that are told of one file."""
+_MOST_PROBLEMS: Final = 5
+"""Limit of problems that are reported of one file."""
 _MOST_TEXTS: Final = 32
 _MOST_TOKENS: Final = 2048
 _NAME_CHARACTERS: Final = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-_.")
@@ -226,7 +226,7 @@ def parse_canaries(text: str) -> CanaryFile:
             canaries[canary.name] = canary
         except _LineError as error:
             problems.append(printable(f"line {number}: {error}"))
-            if len(problems) == _MOST_TOLD:
+            if len(problems) == _MOST_PROBLEMS:
                 break
     return CanaryFile(canaries=tuple(canaries.values()), problems=tuple(problems))
 

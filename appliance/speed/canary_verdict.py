@@ -218,7 +218,7 @@ class CanaryOutcome(StrEnum):
     """The answer breaks its format behind status 200: always a fault."""
     UNMET = "unmet"
     """The answer is refused, cut off, or another than expected: a fault once the canary has passed;
-    before, the model or its engine may never have been able to do what is asked."""
+    before, the model or its engine may never have been able to answer as expected."""
     NONE = "none"
     """No verdict: the request was not answered, or gave way to a real one."""
 

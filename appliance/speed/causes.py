@@ -1,7 +1,7 @@
 """Likely causes of a loss of speed: a table of rules that compare the circumstances before and during it.
 
 The rules are in the order of how much they explain: a model that has left the GPU explains a loss
-whatever else has changed; then come changes that somebody made, which are the first suspects of
+whatever else has changed; then come changes that a person made, which are the first suspects of
 what remains, and after which a model may take less memory than before; then the state of the
 hardware. The first rule that applies names the likely cause, and the others follow it in the text. Where
 none applies, the cause is called unknown. Each rule's function returns its observation in words for
@@ -81,7 +81,7 @@ def _held_by_others(c: Comparison) -> str:
     return f" ({size(held)} held by {holder})" if holder and held >= _FOREIGN_LEAST else ""
 
 
-# ── Changes that somebody made ──────────────────────────────────────────────
+# ── Changes that a person made ───────────────────────────────────────────────
 
 
 def _changed(what: str, before: str | None, now: str | None) -> str | None:
@@ -129,7 +129,7 @@ _LINK_FELL: Final = 0.75
 
 
 def foreign_holder(c: Comparison) -> str | None:
-    """Find a process of nobody's profile on the GPUs."""
+    """Find a process on the GPUs that belongs to no profile."""
     before, now = c.before.foreign_bytes or 0, c.now.foreign_bytes
     if now is None or now - before < _FOREIGN_LEAST or c.now.foreign_holder is None:
         return None
@@ -326,7 +326,7 @@ class Suspicion:
     text: str
 
 
-_MOST_TOLD: Final = 3
+_MOST_SUSPICIONS: Final = 3
 
 
 def suspicions(comparison: Comparison) -> Sequence[Suspicion]:
@@ -336,7 +336,7 @@ def suspicions(comparison: Comparison) -> Sequence[Suspicion]:
         text = rule.find(comparison)
         if text is not None and not (rule.cause in _CONSEQUENCES and found):
             found.append(Suspicion(cause=rule.cause, text=text))
-    return found[:_MOST_TOLD]
+    return found[:_MOST_SUSPICIONS]
 
 
 def command_for(cause: str | None, name: str) -> str:
@@ -453,7 +453,7 @@ RULES: Final = (
 )
 """Rules in the order in which they are believed."""
 _CONSEQUENCES: Final = frozenset({LossCause.CLOCK_CAPPED, LossCause.RESTART})
-"""Causes that are told only where nothing else is found: they follow from the others."""
+"""Causes that are reported only where nothing else is found: they follow from the others."""
 
 
 _UNKNOWN: Final = "unknown"

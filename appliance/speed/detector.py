@@ -1,7 +1,7 @@
 """Detector of lasting losses of speed in one series of sparse, noisy readings.
 
-A detector belongs to one profile and one series, decode or prefill. It is given every valid reading,
-asks for further ones through `wake_min`, and reports `Alert` and `Recovery`. Its baseline spans
+A detector belongs to one profile and one series, decode or prefill. It gets every valid reading,
+wants further ones through `wake_min`, and reports `Alert` and `Recovery`. Its baseline spans
 restarts and every change of driver, engine or profile until a new level is accepted.
 
 ==========  ===========================================  =============================================
@@ -385,7 +385,7 @@ class Detector:
         return ()
 
     def _await_small_recovery(self, residual: float) -> _Events:
-        """Sum the readings above the middle: single ones cannot tell a small loss from none."""
+        """Sum the readings above the middle: single ones cannot distinguish a small loss from none."""
         state = self.state
         above = residual + thresholds.SMALL_MIDDLE * state.drop
         state.credit = max(0.0, state.credit + bounded(above, thresholds.SMALL_STEP))

@@ -126,7 +126,7 @@ _SETTING: Final = frozenset({"applications_clocks_setting", "sync_boost", "displ
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuCircumstances:
-    """Averages of one GPU; None: the driver does not tell."""
+    """Averages of one GPU; None: the driver does not report it."""
 
     uuid: str
     sm_clock_mhz: float | None = None
@@ -140,7 +140,7 @@ class GpuCircumstances:
     power_brake: float | None = None
     power_cap: float | None = None
     setting: float | None = None
-    """Clocks that somebody has set."""
+    """Clocks that a person has set."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

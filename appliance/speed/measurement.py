@@ -87,7 +87,7 @@ class ObservedStream:
     text: str = ""
     """Text of the last event with text."""
     prompt_tokens: int | None = None
-    """From the usage, as the next two; None: not told."""
+    """From the usage, as the next two; None: not in it."""
     output_tokens: int | None = None
     cached_tokens: int | None = None
     timings: RawTimings | None = None
@@ -161,7 +161,7 @@ def measure(
     Args:
         stream: Its response.
         ended_s: Time at which the response ended, or was given up.
-        wanted_tokens: Number of output tokens that was asked for.
+        wanted_tokens: Number of output tokens that was requested.
         too_long: Whether the response was given up for its time or its size.
         before: Counters of the engine before the request; None: not read.
         after: Counters of the engine after the response.

@@ -1,4 +1,4 @@
-"""Schedule of the probes of one profile: when the next is due, and what it asks.
+"""Schedule of the probes of one profile: when the next is due, and its prompts.
 
 ==========  =======================================================================
 Probe       Due
@@ -129,7 +129,7 @@ def next_probe(
 
 
 def prompts(schedule: ProbeSchedule, due: DueProbe, *, long_prompt: str) -> tuple[str, ...]:
-    """Return the names of the prompts of a probe, in the order in which they are asked.
+    """Return the names of the prompts of a probe, in the order in which they are sent.
 
     The order of the two series changes with each probe, so that one that often yields after its
     first request measures both.
@@ -191,7 +191,7 @@ def after_start(schedule: ProbeSchedule, *, stopped_s: float, started_s: float) 
 
 
 def after_silence(schedule: ProbeSchedule, now_s: float) -> tuple[ProbeSchedule, EventKind | None]:
-    """Return the schedule, and the event to tell: a silence has become too long, or has ended."""
+    """Return the schedule, and the event of a silence that has become too long, or has ended; None: neither."""
     is_silent = silent_s(schedule, now_s) >= schedule.cadence.silent_after_s
     if is_silent == schedule.silence_told:
         return schedule, None

@@ -173,7 +173,7 @@ class ProbeCourse:
 
 
 class ProbeStep(StrEnum):
-    """Step of a probe that is told to a person who waits for it."""
+    """Step of a probe that is shown to a person who waits for it."""
 
     READING = "reading"
     """The prompt is being evaluated."""

@@ -34,10 +34,10 @@ class DraftsWatch:
     """Probes in a row that drafted nothing, or whose drafts were all refused."""
 
     silent_probes: int = 0
-    """Count up to `SILENT_PROBES`, which have been told."""
+    """Count up to `SILENT_PROBES`, of which the last was reported."""
 
     def after(self, raw: RawTimings) -> "tuple[DraftsWatch, str | None]":
-        """Return the watch after a valid probe, and the fact to tell; None: there is none."""
+        """Return the watch after a valid probe, and the fact to report; None: there is none."""
         if raw.drafted_tokens is None:
             return self, None
         useful = raw.drafted_tokens > 0 and raw.accepted_tokens != 0
@@ -200,7 +200,7 @@ class ProfileRecord:
         return is_slow
 
     def note_silence(self, silent_s: float, *, told: bool) -> None:
-        """Keep the serving time without a valid probe, and whether it has been told."""
+        """Keep the serving time without a valid probe, and whether it has been reported."""
         self.memory = replace(self.memory, silent_s=round(silent_s, 1), silence_told=told)
 
     def wish(self) -> tuple[float, Series | None] | None:
@@ -209,10 +209,10 @@ class ProfileRecord:
         Where both want one within the same minutes, one probe of both serves them. While decoding is
         much slower than its baseline, prefill has no wishes.
         """
-        asked = (Series.DECODE,) if self.is_much_slower else tuple(Series)
+        candidates = (Series.DECODE,) if self.is_much_slower else tuple(Series)
         wanted = sorted(
             (minute, series)
-            for series in asked
+            for series in candidates
             if (minute := self.series[series].detector.wake_min) is not None
         )
         if not wanted:

@@ -174,7 +174,7 @@ _SUBJECTS: Final = {
 }
 _PARSER: Final = "--reasoning-parser"
 _RECENT: Final = 24
-"""Runs of which a message tells how many failed: those that made the loss, rather than a week."""
+"""Runs of which a message says how many failed: those that made the loss, rather than a week."""
 
 
 def group_subject(group: str) -> str:
@@ -233,7 +233,7 @@ class QualityRecord:
     unproven: dict[str, str] = field(default_factory=dict)
     """Faults of canaries that have never passed and are not counted, by their names."""
     file_problems: tuple[str, ...] = ()
-    """Problems of the operator's canary file, as last told."""
+    """Problems of the operator's canary file, as last reported."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -302,7 +302,7 @@ def accept_quality(
 
 
 def forget_others(record: QualityRecord, canaries: Collection[Canary]) -> None:
-    """Drop what is recorded of canaries that are no longer asked."""
+    """Drop what is recorded of canaries that are no longer sent."""
     groups = {canary.group for canary in canaries}
     names = {canary.name for canary in canaries}
     record.groups = {name: state for name, state in record.groups.items() if name in groups}
@@ -374,7 +374,7 @@ def decode_quality(text: str) -> QualityRecord:
     )
 
 
-_MOST_TOLD: Final = 3
+_MOST_UNPROVEN: Final = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -407,7 +407,7 @@ class QualityReport:
     last_round_unix_s: float | None = None
     """Time of the last round with an answer; None: none since the agent's start."""
     trouble: str = ""
-    """Sentences about what keeps canaries from being asked or judged; empty: nothing."""
+    """Sentences about what keeps canaries from being sent or judged; empty: nothing."""
 
 
 def quality_report(
@@ -445,7 +445,7 @@ def quality_report(
 
 
 def quality_trouble(record: QualityRecord, unanswered: str) -> str:
-    """Return sentences about what keeps canaries from being asked or judged; empty: nothing.
+    """Return sentences about what keeps canaries from being sent or judged; empty: nothing.
 
     Args:
         record: Record of the profile.
@@ -456,10 +456,10 @@ def quality_trouble(record: QualityRecord, unanswered: str) -> str:
     unproven = sorted(record.unproven.items())
     found += [
         f"canary {canary_subject(name)} has never passed: {fault}{_hint(name)}"
-        for name, fault in unproven[:_MOST_TOLD]
+        for name, fault in unproven[:_MOST_UNPROVEN]
     ]
-    if len(unproven) > _MOST_TOLD:
-        found.append(f"{len(unproven) - _MOST_TOLD} more have never passed")
+    if len(unproven) > _MOST_UNPROVEN:
+        found.append(f"{len(unproven) - _MOST_UNPROVEN} more have never passed")
     return "; ".join(found)
 
 

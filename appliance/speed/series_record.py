@@ -50,7 +50,7 @@ LEVEL_READINGS_BEFORE: Final = 12
 _FEWEST_BEFORE: Final = 6
 """Readings whose medians are compared. With a noise of 1 % their difference is known to 0.6 %."""
 LEAST_CHANGE: Final = 0.026
-"""Change that is told: sessions differ by 0.9 % usually; those of the example lie 3.4 % apart."""
+"""Change that is reported: sessions differ by 0.9 % usually; those of the example lie 3.4 % apart."""
 _NOISES: Final = 3.0
 _OF_MEDIANS: Final = 1.25 * math.sqrt(1 / LEVEL_READINGS_AFTER + 1 / LEVEL_READINGS_BEFORE)
 """Deviation of the difference of two such medians, in deviations of a single reading."""
@@ -81,7 +81,7 @@ class RestartLevel:
     def after(
         self, unix_min: float, level: float, noise: float
     ) -> "tuple[RestartLevel, float | None]":
-        """Return the levels after a good reading, and the change that is to be told; None: none is.
+        """Return the levels after a good reading, and the change to report; None: none.
 
         Args:
             unix_min: Its time.
@@ -233,7 +233,7 @@ class SeriesRecord:
         before, benign = self.phase, self.detector.state.benign
         level = math.log(rate) - benign.prompts.get(probe.prompt, 0.0)
         residual = benign.residual(minute, math.log(rate), probe.prompt)
-        told = self.detector.step(minute, rate, prompt=probe.prompt)
+        outcome = self.detector.step(minute, rate, prompt=probe.prompt)
         self._remember(math.exp(level))
         if before in {DetectorPhase.UNSET, DetectorPhase.LEARNING}:
             self._usual(circumstances)
@@ -255,8 +255,8 @@ class SeriesRecord:
                 low_unix_s=probe.began_unix_s if first is None else first,
                 doubtful=joined(self.memory.doubtful, circumstances, USUAL_READINGS),
             )
-        if told:
-            return (self._told(probe, told[0], traffic),)
+        if outcome:
+            return (self._change_event(probe, outcome[0], traffic),)
         if before is DetectorPhase.HEALTHY and self.phase is DetectorPhase.HEALTHY:
             return self._after_restart(probe, minute, residual + benign.offset)
         return ()
@@ -287,7 +287,7 @@ class SeriesRecord:
     # ── Events ──────────────────────────────────────────────────────────────
 
     def _learned(self, probe: Probe) -> tuple[MeasurementEvent, ...]:
-        """Return the event of the first baseline; a later one was told when it was accepted."""
+        """Return the event of the first baseline; a later one was reported when it was accepted."""
         if not self.memory.first:
             return ()
         self.memory = replace(self.memory, first=False, accepted_unix_s=probe.began_unix_s)
@@ -295,9 +295,11 @@ class SeriesRecord:
         text = f"first baseline of {self.series}: {rate_text(rate)} tok/s"
         return (self._event(probe.began_unix_s, EventKind.ACCEPTED, rate=rate, text=text),)
 
-    def _told(self, probe: Probe, told: object, traffic: TrafficSpeed) -> MeasurementEvent:
-        if isinstance(told, Alert):
-            return self._lost(probe, told.drop, traffic)
+    def _change_event(
+        self, probe: Probe, change: object, traffic: TrafficSpeed
+    ) -> MeasurementEvent:
+        if isinstance(change, Alert):
+            return self._lost(probe, change.drop, traffic)
         baseline, since = self.baseline_tok_s, self.memory.loss_since_unix_s
         self.memory = replace(self.memory, loss_since_unix_s=None, cause=None, likely="")
         rate = self.memory.rates[-1] * self.memory.tokens_per_step

@@ -1,7 +1,7 @@
-"""Speeds of the profiles, as the health agent tells them from its memory and screens show them.
+"""Speeds of the profiles, as the health agent reports them from its memory and screens show them.
 
 Rates of decoding are steps a second: with `tokens_per_step` they are tokens a second, and without
-speculative decoding both are the same. Rates are freed of the offset of the prompt that was asked,
+speculative decoding both are the same. Rates are freed of the offset of their prompts,
 so that two of them can be compared.
 """
 

@@ -15,7 +15,7 @@ _DECODED_TOKENS: Final = 500
 _PROMPT_TOKENS: Final = 4000
 """Tokens of real requests that are compared as one: a few answers, and a long conversation or two."""
 _TRIGGER: Final = 0.07
-"""Log rate below the baseline, and below what is usual, from which a probe is asked for; a probe
+"""Log rate below the baseline, and below what is usual, from which a probe is wanted; a probe
 begins to doubt at 5 %, and traffic varies more."""
 _USUAL_GAIN: Final = 0.1
 _CACHE_GAIN: Final = 0.05

@@ -13,16 +13,16 @@ class Steps:
     held: bool = False
     drained: bool = False
     stopped: frozenset[str] = frozenset()
-    """Profiles whose stop was asked for."""
+    """Profiles whose stop job was queued."""
     started: frozenset[str] = frozenset()
-    """Profiles whose start was asked for."""
+    """Profiles whose start job was queued."""
     warm: frozenset[str] = frozenset()
     verified: frozenset[str] = frozenset()
     """Profiles whose engines were compared with them."""
     run_started: bool = False
-    """Whether the start of the command's unit was asked for."""
+    """Whether the start of the command's unit was queued."""
     run_stopped: bool = False
-    """Whether the stop of the command's unit was asked for."""
+    """Whether the stop of the command's unit was queued."""
     committed: bool = False
     failure: str = ""
     """Reason why the last step failed; empty: it did not fail."""

@@ -78,8 +78,8 @@ def access_findings(applied: Applied, facts: AccessFacts | None) -> Iterable[Pre
     found = tuple({o.text: o for o in obstacles}.values())
     if len(found) <= _MOST_FILES:
         return found
-    told = found[:_MOST_FILES]
-    return (*told, warn(f"{len(found) - len(told)} further files cannot be opened either"))
+    first = found[:_MOST_FILES]
+    return (*first, warn(f"{len(found) - len(first)} further files cannot be opened either"))
 
 
 def _view(applied: Applied, facts: AccessFacts) -> frozenset[str]:
@@ -148,7 +148,7 @@ _MOST_VALUES: Final = 12
 
 
 def is_asked(applied: Applied) -> bool:
-    """Tell whether the engine of a profile is one that is asked about its build."""
+    """Tell whether the engine of a profile has options that can be read from its program."""
     engine = ENGINES.get(applied.engine)  # None: a manifest of another release
     return engine is not None and engine.build_question != ""
 

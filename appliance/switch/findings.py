@@ -110,7 +110,7 @@ class ProfileFacts:
     model_bytes: int | None = None
     """Size of the model's file; None: not a single file, or not visible to this process."""
     build: EngineBuild | None = None
-    """Build of the engine; None: not known, or the engine is never asked."""
+    """Build of the engine; None: not known, or never read from this engine."""
     access: AccessFacts | None = None
     """Paths to all files that the engine opens; None: the engine's user does not exist."""
 

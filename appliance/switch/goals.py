@@ -88,7 +88,7 @@ def goal_of(
     """Return the goal of an operation on `names` (all known) as the box is now.
 
     Args:
-        kind: What was asked for.
+        kind: Kind of the operation.
         names: Profiles; none for a run.
         catalogue: Every applied profile.
         observed: The box.

@@ -14,7 +14,7 @@ Prediction:
 what leaves                                is given back
 =========================================  ====================================================
 nothing on this GPU                        nothing: the reading itself counts
-processes of known size                    that, and up to 1 GiB that nobody holds: what a driver
+processes of known size                    that, and up to 1 GiB without a holder: what a driver
                                            counts a process for is not all that it had
 a process of unknown size, or a profile    everything that no staying process is known to hold
 that runs and that no driver lists
@@ -135,14 +135,14 @@ def _given_back(
 ) -> int:
     going = [h for h in device.holders or () if h not in staying]
     sizes = [h.held_bytes for h in going]
-    if None in sizes or any(_is_untold(applied, device, box) for applied in leaving.running):
+    if None in sizes or any(_is_unlisted(applied, device, box) for applied in leaving.running):
         return device.used_bytes - sum(h.held_bytes or 0 for h in staying)
     back = sum(size or 0 for size in sizes)
     rest = device.unattributed_bytes or 0
     return back + rest if going and rest <= NEVER_EMPTY_BYTES else back
 
 
-def _is_untold(applied: Applied, device: DeviceMemory, box: BoxFacts) -> bool:
+def _is_unlisted(applied: Applied, device: DeviceMemory, box: BoxFacts) -> bool:
     """Tell whether a profile uses this GPU and no list says how much memory it has there."""
     if not (applied.gpus == "all" or device.index in applied.gpus):
         return False
@@ -258,14 +258,14 @@ def vram_findings(
     if not readable:
         return
     total = sum(map(usable_bytes, readable))
-    told = f"needs {need.amount} of VRAM ({need.label})"
+    text = f"needs {need.amount} of VRAM ({need.label})"
     if need.source is Source.UNKNOWN:
-        yield fine(told, need.source)
+        yield fine(text, need.source)
     elif need.source is Source.ESTIMATE and (need.vram_bytes or 0) > total:
-        text = f"{told}, the GPUs have {_gib(total)}: it may not fit"
+        text = f"{text}, the GPUs have {_gib(total)}: it may not fit"
         yield warn(text, need.source, need.vram_bytes)
     else:
-        yield fine(f"{told}, {_gib(total)} total", need.source, need.vram_bytes)
+        yield fine(f"{text}, {_gib(total)} total", need.source, need.vram_bytes)
     if (tight := _no_cache(applied, need, requirement, ours)) is not None:
         yield warn(tight)
 
@@ -360,7 +360,7 @@ def _holder_findings(
     block = short[0] if short else fit.in_the_way(requirement, *lists)
     found = [
         *_of_holders(readable, block),
-        *_of_nobody(readable, say=refuse if short else warn),
+        *_of_unknown(readable, say=refuse if short else warn),
     ]
     yield from found
     if block is not None and not any(f.level is Level.REFUSE for f in found):
@@ -388,16 +388,16 @@ def _blocks(holder: Holder, block: Shortfall) -> bool:
     return True
 
 
-def _of_nobody(
+def _of_unknown(
     readable: Sequence[DeviceMemory], *, say: Callable[[str], PreflightFinding]
 ) -> Iterator[PreflightFinding]:
     for device in readable:
         # For a GPU with unified memory, the figure is what is used of the host's memory.
         unified = device.quality is Quality.UNIFIED
-        nobodys = 0 if unified else device.unattributed_bytes or 0
-        if nobodys > _SIGNIFICANT_BYTES:
+        unowned = 0 if unified else device.unattributed_bytes or 0
+        if unowned > _SIGNIFICANT_BYTES:
             yield say(
-                f"{_gib(nobodys)} GiB of GPU {device.index} held by no listed process:"
+                f"{_gib(unowned)} GiB of GPU {device.index} held by no listed process:"
                 " look with nvidia-smi, or reboot"
             )
 

@@ -121,7 +121,7 @@ def taken_up(operation: Operation) -> tuple[Operation, str]:
 
 
 def left_in_order(operation: Operation) -> Operation:
-    """Return the row for a process that is told to end: `taken_up` does not count that end."""
+    """Return the row for a process that ends in order: `taken_up` does not count that end."""
     phase = operation.phase_name
     return replace(operation, ends={**operation.ends, phase: operation.ends.get(phase, 0) - 1})
 

@@ -1,4 +1,4 @@
-"""Texts for people that tell how a unit, a start or an operation ended."""
+"""Texts for people on how a unit, a start or an operation ended."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -91,7 +91,7 @@ def stop_text(
 ) -> str | None:
     """Return why a committed profile that nothing keeps from running is stopped; None: not known.
 
-    systemd forgets a stopped unit once nobody watches it, so what the last operation did to it
+    systemd forgets a stopped unit once no process watches it, so what the last operation did to it
     and what the supervisor has seen have to be put together.
 
     Args:

@@ -6,11 +6,11 @@ a committed profile that is idle           what follows
 crashed until systemd gave up              repaired, with a growing pause
 its start was refused by the gate          repaired, with a growing pause
 stopped by hand                            left alone until a switch, a start or a boot
-crashed, and then told to stop             left alone, likewise
-evicted by a rival that then was stopped   left alone, likewise
+crashed, and then stopped by hand          left alone, as above
+evicted by a rival that then was stopped   left alone, as above
 evicted by a rival that then crashed for   brought back, as after a crash
 good, or that the gate refused
-left down by ``--no-rollback``             left alone, likewise
+left down by ``--no-rollback``             left alone, as above
 a rival runs                               left alone
 during a hold, while a command runs        left alone
 left down by a timed hold that is over     brought back, as after a crash
@@ -106,7 +106,7 @@ def evicted_in_vain(
     """Return stopped committed profiles with the rival that evicted them and was then lost.
 
     Times of the units are needed (`ObservedUnit.changed_s`, `stopped_s`). A profile whose end
-    systemd has forgotten is not among them: nobody knows whether the rival came after it.
+    systemd has forgotten is not among them: it is not known whether the rival came after it.
     """
     found: dict[str, str] = {}
     for name in sorted(committed):

@@ -12,7 +12,7 @@ status is not 200, or the response breaks off  failed
 response exceeds its time or size              too-long
 =============================================  ============================
 
-What the prober learns of an engine holds until its next start (`health.measuring.engine_notes`).
+What the prober learns of an engine holds until its next start (`EngineNotes`).
 """
 
 import asyncio
@@ -22,11 +22,11 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from appliance.health.clock import HealthClock
-from appliance.health.measuring.engine_notes import EngineNotes
 from appliance.health.measuring.evidence import EvidenceReader
 from appliance.health.measuring.lane_requests import LaneRequests
 from appliance.health.measuring.prompt_exchange import (
     EngineContact,
+    EngineNotes,
     PromptExchange,
     find_piece_size,
 )

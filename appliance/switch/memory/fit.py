@@ -257,8 +257,8 @@ def in_the_way(
 ) -> Shortfall | None:
     """Return the processes on the used GPUs that prevent a start although enough is free.
 
-    Rivals, and an earlier run, must hold nothing. With an unknown need nobody else may compute
-    there either, but backends that are no rivals: those share the GPU on purpose.
+    Rivals, and an earlier run, must hold nothing. With an unknown need no other process may compute
+    there either, except backends that are no rivals: those share the GPU on purpose.
 
     Args:
         requirement: The need.

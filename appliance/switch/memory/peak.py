@@ -51,7 +51,7 @@ class ObservedPeak:
         seen_unix_s: float = 0.0,
     ) -> None:
         self.fingerprint = fingerprint
-        """Fingerprint of the configuration that ran (`Applied.fingerprint`); it tells nothing about
+        """Fingerprint of the configuration that ran (`Applied.fingerprint`); it says nothing about
         another."""
         self.gpus = gpus or {}
         """Bytes by the UUID of the GPU."""

@@ -32,7 +32,7 @@ class DeviceReading(Protocol):
 
     @property
     def uuid(self) -> str:
-        """Return the UUID, which identifies the GPU; empty: the driver does not tell even that."""
+        """Return the UUID, which identifies the GPU; empty: the driver does not report even that."""
 
     @property
     def total_bytes(self) -> int:
@@ -64,7 +64,7 @@ class DeviceReading(Protocol):
 
     @property
     def processes(self) -> Sequence[ProcessReading] | None:
-        """Return the processes with memory on the GPU; None: not asked for, or no list."""
+        """Return the processes with memory on the GPU; None: not read, or no list."""
 
 
 class HostReading(Protocol):

@@ -1,9 +1,9 @@
 """Memory requirement of a backend before its start, for each GPU and for main memory.
 
-What a GPU is asked for, by what is known of the need, best first. All sizes are in bytes.
+Memory that must be free on a GPU, by what is known of the need, best first. All sizes are in bytes.
 
 ===========  ================================  ===========================================
-source       asked for                         can never be had when
+source       must be free                      can never be had when
 ===========  ================================  ===========================================
 observed     peak and allowance                never: it has run here
 declared     its part and the margin           that is more than the GPU has
@@ -12,9 +12,9 @@ estimate     its part and the margin           its least exceeds the GPUs that i
 unknown      no process that computes there    never
 ===========  ================================  ===========================================
 
-An engine that takes a share is asked for the larger of its share and what was seen. No GPU is ever
-quite empty: a figure that is not certain (an estimate, an allowance) asks for at most what a process
-could have of the GPU, less 1 GiB. Else it could wait for what cannot come.
+For an engine that takes a share, the larger of its share and what was seen must be free. No GPU is ever
+quite empty: a figure that is not certain (an estimate, an allowance) counts for at most what a process
+could have of the GPU, less 1 GiB. Else a start could wait for what cannot come.
 
 A requirement is handed to the gate as its command line: `arguments_of` writes it, `requirement_in` reads it.
 """

@@ -6,7 +6,7 @@ installed file                     is
 missing, wanted                    created
 as apply wrote it, text differs    updated; a running model keeps running, and its restart is
                                    named where the process has another form (`started_form`)
-as apply wrote it, text equal      kept (another release's header alone is no change), likewise
+as apply wrote it, text equal      kept (another release's header alone is no change)
 changed by hand                    left and reported, unless the change is settled
 unit of a broken profile           kept, so that one bad file takes nothing down
 unit without a profile             removed, or kept while it runs, or while the polkit rule
@@ -291,7 +291,7 @@ def _restarted(step: Step, text: str, installed: Installed, left: Mapping[str, D
         return step
     prefix = f"{step.file}{DROP_IN_SUFFIX}/"
     stay = [installed.files[file] or "" for file in sorted(left) if file.startswith(prefix)]
-    # Where nobody has noted the form: what apply wrote last, since an edit may be newer than the process.
+    # Where the form is not recorded: what apply wrote last, since an edit may be newer than the process.
     known = installed.last_written.get(step.file) or installed.files[step.file] or ""
     before = installed.started.get(name)
     if start_digest(text, stay) == (start_digest(known, stay) if before is None else before):

@@ -8,8 +8,8 @@ Everything comes after appliance-hold.service, which has no After= of its own.
 Beside each backend whose engine can be asked about its build is a unit that asks. It is made from the text
 of the backend's, so that the program is asked as the same user and in the same view of the file system,
 hand edits included. It has no GPU, no network, nothing that it may write but its record, which systemd
-opens for it in a directory of root's, and little memory and time: what runs is a program of somebody
-else, and a running model must not notice.
+opens for it in a directory of root's, and little memory and time: what runs is another's program,
+and a running model must not notice.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -439,7 +439,7 @@ _OF_BACKEND: Final = frozenset(
 
 
 def build_unit(applied: Applied, backend: str, drop_ins: Iterable[str], layout: Layout) -> str:
-    """Return the text of the unit that asks the engine of `applied`; empty: it is never asked.
+    """Return the text of the unit that asks the engine of `applied`; empty: the engine has no such question.
 
     Args:
         applied: An applied profile.

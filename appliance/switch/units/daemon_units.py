@@ -123,9 +123,9 @@ def _service(credentials: Mapping[str, str]) -> Section | None:
         # Empty credential in place of a missing file, without which the gateway would not start.
         entries.append(("SetCredential", f"{name}:-"))
         if name.startswith(ENGINE_KEY):
-            told = path.replace("\\", "\\\\").replace("%", "%%")
+            text = path.replace("\\", "\\\\").replace("%", "%%")
             profile = name.removeprefix(ENGINE_KEY)
-            entries.append(("SetCredential", f"{ENGINE_KEY_FILE}{profile}:{told}"))
+            entries.append(("SetCredential", f"{ENGINE_KEY_FILE}{profile}:{text}"))
     return Section(name="Service", entries=tuple(entries))
 
 

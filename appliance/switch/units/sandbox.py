@@ -44,8 +44,8 @@ def identity_of(applied: Applied) -> Identity:
 def own_user(profile: str) -> str:
     """Return the name of the user that only this profile has.
 
-    The name of a profile may be longer than that of a user, and may have dots; a digest then tells
-    it from others that begin alike.
+    The name of a profile may be longer than that of a user, and may have dots; a digest then
+    distinguishes it from others that begin alike.
     """
     name = _PREFIX + profile
     if len(name) <= _LONGEST_USER and "." not in name:

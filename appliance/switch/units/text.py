@@ -207,7 +207,7 @@ def _logical_lines(text: str) -> Iterable[str]:
 def sealed(
     body: str, *, source: str, version: str, comment: str = "#", adoptable: bool = True
 ) -> str:
-    """Return `body` under a header that names its source and proves that nobody edited it.
+    """Return `body` under a header that names its source and proves that it was not edited.
 
     Args:
         body: What is installed.
