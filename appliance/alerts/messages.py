@@ -17,7 +17,7 @@ Messages about the box itself and its health agent come when no rule can be judg
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from appliance.alerts.rules import command_for, over_phrase
@@ -221,7 +221,7 @@ def _standing(transitions: Sequence[Transition]) -> tuple[list[Transition], list
     last: dict[str, Transition] = {}
     for one in transitions:
         before = last.pop(one.alert, one)
-        last[one.alert] = replace(one, fact=one.fact or before.fact)
+        last[one.alert] = one.replaced(fact=one.fact or before.fact)
     firing = [one for one in last.values() if one.kind is not TransitionKind.RESOLVED]
     over = [one for one in last.values() if one.kind is TransitionKind.RESOLVED]
     return firing, over

@@ -12,9 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
     from typing import Final
 
+    from appliance.model.events import AlertEvent, MeasuredEvent
     from appliance.status.document import AlertSection
-    from appliance.wire.alert_requests import AlertEvent
-    from appliance.wire.health_socket import MeasuredEvent
 
 
 _GLYPHS: Final = {

@@ -18,6 +18,7 @@ from typing import Any, Final
 from appliance.cli.output_types import (
     FORMS,
     PARTIAL,
+    WHOLE,
     AlertAnswer,
     ApplyDocument,
     BaselineChange,
@@ -41,16 +42,16 @@ from appliance.cli.output_types import (
     VersionDocument,
 )
 from appliance.cli.profile_making import NewProfile
+from appliance.model.events import AlertEvent, MeasuredEvent
 from appliance.model.json_reader import decode_json
 from appliance.model.measurements import Probe
 from appliance.model.record import Record
 from appliance.settings.loader import SETTINGS_FILE
 from appliance.speed.speeds import BaselineReport
 from appliance.status.document import OperationsSection, ProfileRow, StatusDocument
-from appliance.wire.alert_requests import AlertEvent
 from appliance.wire.control_events import AcceptedEvent, EndedEvent, PhaseEvent, TicketEvent
 from appliance.wire.conversation import ResultEvent
-from appliance.wire.health_socket import MeasuredEvent, ProbedEvent, ProbeProgressEvent
+from appliance.wire.health_socket import ProbedEvent, ProbeProgressEvent
 from appliance.wire.json_schemas import DEFINITIONS, REFERENCE, Schema, SchemaDeriver
 
 _DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
@@ -109,7 +110,7 @@ class OutputSchema:
 
     def schema(self) -> Schema:
         """Return the JSON Schema."""
-        deriver = SchemaDeriver(PARTIAL, forms=FORMS)
+        deriver = SchemaDeriver(PARTIAL, forms=FORMS, whole=WHOLE)
         if self.kind is None:
             root: Schema = {"anyOf": [deriver.event(kind, name) for name, kind in self.events]}
         else:

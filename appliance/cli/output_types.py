@@ -7,8 +7,9 @@ from typing import Final, Literal, NotRequired, TypedDict
 from appliance.alerts.book import PlannedWindow, Silence
 from appliance.alerts.outbox import OutboxRow
 from appliance.alerts.report import AlertRow, DeliveryReport
-from appliance.model.alerts import Severity
+from appliance.model.alerts import Severity, Transition
 from appliance.model.claims import Claim
+from appliance.model.events import AlertEvent
 from appliance.model.measurements import GpuEvidence, MeasurementEvent
 from appliance.model.profile import (
     Abilities,
@@ -37,7 +38,6 @@ from appliance.status.document import (
     VerificationRow,
 )
 from appliance.switch.need import EstimateRow
-from appliance.wire.alert_requests import AlertEvent
 
 
 class ProfileStatus(ProfileRow):
@@ -405,6 +405,8 @@ PARTIAL = frozenset(
     }
 )
 """Types that the command passes on as the health agent sent them, or as the manifest has them, whose release may be another."""
+WHOLE: Final[frozenset[type]] = frozenset({Transition})
+"""Records of which a document has each field, also one with a default."""
 FORMS: Final[Mapping[type, object]] = {Claim: list[str]}
 """Types in place of others, which documents have in another form: sorted devices of a claim."""
 

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from appliance.model.events import AlertEvent
+
 
 class Severity(StrEnum):
     """Severity of an alert, most severe first."""
@@ -163,35 +165,21 @@ class TransitionKind(StrEnum):
     """The subject was retired or removed while the alert fired: nobody is told that it is over."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Transition:
+class Transition(AlertEvent, frozen=True, kw_only=True):
     """Recorded change of an alert."""
 
     id: int = 0
-    """Number in the store; 0: not stored yet."""
-    unix_s: float
     kind: TransitionKind
-    alert: str
-    """Short id of the alert, such as ``A17``, which its episode keeps from firing to resolving."""
-    subject: Subject
+    subject: Subject  # type: ignore[assignment]  # the event has its key
+    """Kind and name."""
     rule: AlertRule
-    episode: int
     severity: Severity
-    fact: str = ""
-    details: tuple[str, ...] = ()
-    likely: str = ""
-    command: str = ""
-    since_unix_s: float | None = None
-    by: str = ""
-    """User that acked or silenced; empty: nobody did."""
-    reason: str = ""
-    """Reason why nobody is told (``silenced``, ``inhibited by switch-stuck``), or that of a silence."""
-    over: str = ""
-    """Phrase of its end, as of `Finding`; empty: the rule's own, or it goes on."""
-    ended_unix_s: float | None = None
-    """Time since which its subject is well; None: it is not."""
     delivered: bool = True
     """Whether outbox rows were made for it."""
+
+    def event(self) -> AlertEvent:
+        """Return the event that reports the transition."""
+        return AlertEvent(**{**self.fields(), "subject": self.subject.text})
 
 
 class OutboxState(StrEnum):

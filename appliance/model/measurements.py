@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Self
 
+from appliance.model.events import MeasuredEvent
 from appliance.model.gpus import GpuHealth
 from appliance.model.memory import GpuState
 from appliance.model.words import Series
@@ -288,32 +289,12 @@ class StoredBench:
     document: Mapping[str, object]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MeasurementEvent:
+class MeasurementEvent(MeasuredEvent, frozen=True, kw_only=True):
     """Event that follows from measurements."""
 
-    unix_s: float
-    profile: str
-    """Empty: the box."""
+    id: int = 0
     kind: EventKind
     series: Series | None = None
-    change: float | None = None
-    """Relative to the baseline: -0.34 is 34 % slower; None: not about a rate."""
-    cause: str | None = None
-    """Key of the likely cause (`speed.causes`); None: unknown, or not about a rate."""
-    rate: float | None = None
-    """Tokens a second at the event, of decoding with the usual number of tokens a step; None: not
-    about a rate, as for the next two."""
-    baseline: float | None = None
-    """Rate that it is compared with."""
-    since_unix_s: float | None = None
-    """Beginning of what is told, before the event itself."""
-    likely: str = ""
-    """Likely cause in words; empty: unknown, or not about a loss."""
-    text: str = ""
-    """One sentence for people."""
-    id: int = 0
-    """Number in the store; 0: not stored yet."""
 
 
 def decode_tok_s(raw: RawTimings) -> float | None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from appliance.model.events import MeasuredEvent
 from appliance.model.record import Record
 from appliance.presentation.clock_times import LATEST_UNIX_S
 from appliance.status.history import RateSummary
-from appliance.wire.health_socket import MeasuredEvent
 from appliance.wire.json_values import Json, number_in, object_in, objects_in, text_in
 
 TYPE_CHECKING = False

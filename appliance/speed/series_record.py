@@ -339,7 +339,7 @@ class SeriesRecord:
             since_unix_s=since,
             likely=likely,
         )
-        return replace(event, text=loss_sentence(event))
+        return event.replaced(text=loss_sentence(event))
 
     def _after_restart(
         self, probe: Probe, minute: float, level: float

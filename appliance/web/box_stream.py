@@ -30,11 +30,11 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
 from appliance.model.errors import ApplianceError
+from appliance.model.events import AlertEvent, MeasuredEvent
 from appliance.web.box_documents import BoxSource, Document
-from appliance.wire.alert_requests import AlertEvent
 from appliance.wire.control_events import MOST_OPERATIONS, OperationsRequest, StatusEvent
 from appliance.wire.conversation import ErrorEvent, RequestRefusedError
-from appliance.wire.health_socket import HealthEvent, MeasuredEvent, MeasurementEventsRequest
+from appliance.wire.health_socket import HealthEvent, MeasurementEventsRequest
 from appliance.wire.json_values import Json, encode_json, number_in, objects_in
 from appliance.wire.status_socket import FollowRequest, OperationEvent, WatchRequest
 

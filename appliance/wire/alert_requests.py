@@ -1,13 +1,10 @@
 """Requests and events of health.sock about alerts, of which `appliance.wire.health_socket` has the table."""
 
-from typing import TYPE_CHECKING, Annotated, Final, Self
+from typing import Annotated, Final
 
 import msgspec
 
 from appliance.model.record import Record, Seconds, Whole
-
-if TYPE_CHECKING:
-    from appliance.model.alerts import Transition
 
 SILENCE_S: Final = 2 * 3600.0
 """Usual length of a silence."""
@@ -153,37 +150,6 @@ AlertQuestion = (
     | ActRequest
     | AlertAction
 )
-
-
-class AlertEvent(Record):
-    """Event `alert`: a transition of an alert; fields as in `appliance.model.alerts.Transition`."""
-
-    id: int
-    unix_s: float
-    kind: str
-    alert: str
-    subject: str
-    """Key, as `profile:genesis` or `box`."""
-    rule: str
-    episode: int
-    severity: str
-    fact: str = ""
-    details: tuple[str, ...] = ()
-    likely: str = ""
-    command: str = ""
-    since_unix_s: float | None = None
-    over: str = ""
-    ended_unix_s: float | None = None
-    by: str = ""
-    reason: str = ""
-    delivered: bool = False
-    """Whether targets were to be told of it."""
-
-    @classmethod
-    def of(cls, transition: "Transition") -> Self:
-        """Return the event that tells a transition."""
-        fields = {name: getattr(transition, name) for name in cls.__struct_fields__}
-        return cls(**{**fields, "subject": transition.subject.text})
 
 
 ALERT_REQUESTS: Final = (

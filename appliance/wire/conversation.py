@@ -340,8 +340,12 @@ class SocketTable(Generic[RequestT, EventT]):
         """Return the line of an event."""
         if isinstance(event, UnknownEvent):
             return encode_json({"event": event.name}).encode() + b"\n"
-        document = {"event": self._event_names[type(event)], **_event_fields(event)}
+        document = {"event": self._event_name(type(event)), **_event_fields(event)}
         return encode_json(document).encode() + b"\n"
+
+    def _event_name(self, kind: type[Record]) -> str:
+        """Return the name of a type of events, or of the one that it narrows."""
+        return next(self._event_names[one] for one in kind.__mro__ if one in self._event_names)
 
     def decode_event(self, line: bytes) -> EventT:
         """Return the event of a line. Raises `ValueError` for a line that is no event."""

@@ -7,21 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Final, Self
 
 import msgspec
 
+from appliance.model.events import AlertEvent, MeasuredEvent
 from appliance.model.record import Record, UnixTime, Whole
 from appliance.model.words import Series
-from appliance.wire.alert_requests import (
-    ALERT_REQUESTS,
-    MOST_RECORDS,
-    AlertEvent,
-    AlertQuestion,
-    MostRecords,
-)
+from appliance.wire.alert_requests import ALERT_REQUESTS, MOST_RECORDS, AlertQuestion, MostRecords
 from appliance.wire.conversation import ActingRequest, CommonEvent, SocketTable
 from appliance.wire.json_values import Json
 from appliance.wire.typed_json import from_json
 
 if TYPE_CHECKING:
-    from appliance.model.measurements import MeasurementEvent, Probe
+    from appliance.model.measurements import Probe
 
 MOST_ROWS: Final = 2000
 """Most rows of one series in an answer to `history`: a line of 1 MiB holds those of two series."""
@@ -198,28 +193,6 @@ class StoredProbeEvent(Record):
         from appliance.model.measurements import Probe  # noqa: PLC0415 - 10 ms of every status
 
         return from_json(Probe, self.probe)
-
-
-class MeasuredEvent(Record):
-    """Event `measured`; fields as in `appliance.model.measurements.MeasurementEvent`."""
-
-    id: int
-    unix_s: float
-    profile: str
-    kind: str
-    series: str | None = None
-    change: float | None = None
-    cause: str | None = None
-    text: str = ""
-    rate: float | None = None
-    baseline: float | None = None
-    since_unix_s: float | None = None
-    likely: str = ""
-
-    @classmethod
-    def of(cls, event: "MeasurementEvent") -> Self:
-        """Return the event of the socket that tells a measurement event."""
-        return msgspec.convert(event, cls, from_attributes=True)
 
 
 class ProbeProgressEvent(Record):

@@ -54,6 +54,7 @@ class SchemaDeriver:
     Args:
         partial: Types of which a document may leave out any key, because another process made it, whose
             release may differ.
+        whole: Records of which a document has each field, although a field with a default may be missing elsewhere.
         forms: Types that stand in place of others, which documents have in another form.
         place: Place of the definitions in the document.
         are_records_whole: Whether records have each field, as in a document that this process made of them;
@@ -64,12 +65,14 @@ class SchemaDeriver:
         self,
         partial: frozenset[type] = frozenset(),
         *,
+        whole: frozenset[type] = frozenset(),
         forms: Mapping[type, Any] = MappingProxyType({}),
         place: str = f"#/{DEFINITIONS}/",
         are_records_whole: bool = False,
     ) -> None:
         self.definitions: dict[str, Schema] = {}
         self._partial = partial
+        self._whole = whole
         self._forms = forms
         self._place = place
         self._are_records_whole = are_records_whole
@@ -160,7 +163,7 @@ class SchemaDeriver:
         keys = list(_annotations(kind))
         if kind in self._partial:
             return []
-        if issubclass(kind, Record) and not self._are_records_whole:
+        if issubclass(kind, Record) and not (self._are_records_whole or kind in self._whole):
             return [f.name for f in msgspec.structs.fields(kind) if f.required]
         known = getattr(kind, "__required_keys__", keys)
         return [key for key in keys if key in known]

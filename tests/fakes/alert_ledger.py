@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from appliance.alerts.book import AlertBook, Evaluation
 from appliance.model.alerts import Notice, Severity, Transition
@@ -48,7 +48,7 @@ class FakeAlertLedger:
         self.stored_memory = self.stored_memory if memory is None else memory
         self.lowest = min_severity
         first = len(self.transitions) + 1
-        numbered = [replace(one, id=first + n) for n, one in enumerate(evaluation.transitions)]
+        numbered = [one.replaced(id=first + n) for n, one in enumerate(evaluation.transitions)]
         self.transitions += numbered
         self.cancelled += evaluation.cancelled
         self.notices += [(name, notice) for notice in evaluation.notices for name in targets]

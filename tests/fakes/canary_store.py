@@ -1,7 +1,6 @@
 """The protocol `CanaryStore`, in memory."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from appliance.model.measurements import CanaryRun, MeasurementEvent
 
@@ -24,6 +23,6 @@ class FakeCanaryStore:
         self.runs += canary_runs
         self.states.update(states or {})
         begin = len(self.events) + 1
-        numbered = [replace(event, id=begin + place) for place, event in enumerate(events)]
+        numbered = [event.replaced(id=begin + place) for place, event in enumerate(events)]
         self.events += numbered
         return numbered

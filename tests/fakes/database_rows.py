@@ -81,9 +81,7 @@ async def write_alerts(path: Path, rows: int, now: float) -> None:
     )
     await store.commit(Evaluation(book=book), targets=[], memory="{}", now_unix_s=now)
     for number, subject in enumerate(subjects):
-        changed = replace(
-            transition(unix_s=now - rows + number), subject=subject, alert=f"A{number}"
-        )
+        changed = transition(unix_s=now - rows + number, subject=subject, alert=f"A{number}")
         evaluation = replace(told([changed]), book=book)
         await store.commit(evaluation, targets=["phone"], now_unix_s=now)
     await store.close()

@@ -59,7 +59,7 @@ class FakeAlertStore:
                 until_unix_s = max(row.not_before_unix_s, evaluation.postponed_unix_s)
                 self.rows[row.id] = replace(row, not_before_unix_s=until_unix_s)
         first_id = len(self._transitions) + 1
-        numbered = [replace(t, id=first_id + n) for n, t in enumerate(evaluation.transitions)]
+        numbered = [t.replaced(id=first_id + n) for n, t in enumerate(evaluation.transitions)]
         self._transitions += numbered
         by_value = dict(zip(evaluation.transitions, numbered, strict=True))
         for notice in evaluation.notices:

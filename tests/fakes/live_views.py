@@ -6,11 +6,10 @@ from typing import Any, Final
 
 from appliance.cli.cells import harmless
 from appliance.cli.live.live_view import LiveView, OperationProgress
+from appliance.model.events import AlertEvent, MeasuredEvent
 from appliance.presentation.health_sections import alert_section, speed_section, without_speeds
-from appliance.wire.alert_requests import AlertEvent
 from appliance.wire.control_events import AcceptedEvent, PhaseEvent
 from appliance.wire.conversation import ResultEvent
-from appliance.wire.health_socket import MeasuredEvent
 from tests.fakes.alert_answers import alert_answer, delivery_answer
 from tests.fakes.health_server import report
 from tests.fakes.supervisor_documents import profile_row, status_document

@@ -23,6 +23,7 @@ from collections import deque
 from appliance.cli.cells import harmless, printable
 from appliance.cli.live.live_view import LiveView, OperationProgress
 from appliance.model.errors import ApplianceError, PermissionDeniedError, UnreachableError
+from appliance.model.events import AlertEvent, MeasuredEvent
 from appliance.model.plain_text import JournalLines
 from appliance.presentation.health_sections import (
     alert_section,
@@ -30,7 +31,6 @@ from appliance.presentation.health_sections import (
     with_alerts,
     without_speeds,
 )
-from appliance.wire.alert_requests import AlertEvent
 from appliance.wire.client import Conversation
 from appliance.wire.control_events import AcceptedEvent, EndedEvent, PhaseEvent, StatusEvent
 from appliance.wire.control_requests import (
@@ -42,12 +42,7 @@ from appliance.wire.control_requests import (
     WatchStatusRequest,
 )
 from appliance.wire.conversation import ErrorEvent, HelloEvent, ResultEvent
-from appliance.wire.health_socket import (
-    HEALTH,
-    MeasuredEvent,
-    MeasurementEventsRequest,
-    SpeedsRequest,
-)
+from appliance.wire.health_socket import HEALTH, MeasurementEventsRequest, SpeedsRequest
 from appliance.wire.json_values import number_in, object_in, objects_in, text_in, whole_in
 
 TYPE_CHECKING = False

@@ -11,6 +11,7 @@ from appliance.cli.progress_lines import phase_line
 from appliance.cli.status_screens import STATE_STYLES
 from appliance.cli.terminal import Style
 from appliance.model.amounts import age, duration, size_of_total
+from appliance.model.events import AlertEvent
 from appliance.model.record import Record
 from appliance.presentation.alert_texts import (
     alert_glyph,
@@ -39,7 +40,6 @@ from appliance.status.speed_row import (
     sparkline,
     speed_row,
 )
-from appliance.wire.alert_requests import AlertEvent
 from appliance.wire.json_values import Json, number_in, object_in, objects_in, text_in, texts_in
 
 TYPE_CHECKING = False
@@ -49,8 +49,8 @@ if TYPE_CHECKING:
 
     from appliance.cli.live.live_view import LiveView, OperationProgress
     from appliance.cli.terminal import Terminal
+    from appliance.model.events import MeasuredEvent
     from appliance.status.document import ProfileRow, StatusDocument
-    from appliance.wire.health_socket import MeasuredEvent
 
 NARROW: Final = 60
 """Columns below which a row has the most important figures only."""

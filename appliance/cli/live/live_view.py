@@ -8,11 +8,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from appliance.model.events import AlertEvent, MeasuredEvent
     from appliance.status.document import StatusDocument
-    from appliance.wire.alert_requests import AlertEvent
     from appliance.wire.control_events import AcceptedEvent, PhaseEvent
     from appliance.wire.conversation import ResultEvent
-    from appliance.wire.health_socket import MeasuredEvent
     from appliance.wire.json_values import Json
 
 

@@ -9,6 +9,7 @@ from appliance.cli.event_lines import STYLES, alert_event_line
 from appliance.cli.failures import CliError
 from appliance.cli.health_questions import result_of
 from appliance.cli.terminal import Streams, Terminal
+from appliance.model.events import AlertEvent
 from appliance.presentation.alert_texts import (
     alert_glyph,
     alert_severity,
@@ -23,7 +24,6 @@ from appliance.wire.alert_requests import (
     SILENCE_S,
     AckRequest,
     AddWindowRequest,
-    AlertEvent,
     AlertQuestion,
     AlertRequest,
     AlertsRequest,

@@ -13,16 +13,17 @@ from appliance.cli.health_questions import talk
 from appliance.cli.terminal import Streams, Style, Terminal
 from appliance.model.amounts import duration
 from appliance.model.errors import UnreachableError
+from appliance.model.events import AlertEvent, MeasuredEvent
 from appliance.model.wording import requester_name
 from appliance.presentation.box_texts import PHASE_LABELS, operation_text
 from appliance.presentation.clock_times import local_minute
-from appliance.wire.alert_requests import MOST_RECORDS, AlertEvent
+from appliance.wire.alert_requests import MOST_RECORDS
 from appliance.wire.client import ask
 from appliance.wire.control import Exit
 from appliance.wire.control_events import MOST_OPERATIONS, OperationsRequest
 from appliance.wire.control_requests import CONTROL
 from appliance.wire.conversation import ErrorEvent, RequestRefusedError
-from appliance.wire.health_socket import MeasuredEvent, MeasurementEventsRequest
+from appliance.wire.health_socket import MeasurementEventsRequest
 from appliance.wire.json_values import (
     Json,
     number_in,

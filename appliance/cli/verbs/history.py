@@ -16,6 +16,7 @@ from appliance.cli.table import Column, fitted
 from appliance.cli.terminal import Streams, Style, Terminal
 from appliance.cli.verbs.speeds import UNITS, level_text
 from appliance.model.amounts import age
+from appliance.model.events import MeasuredEvent
 from appliance.model.measurements import Probe, RawTimings, rate_of
 from appliance.model.words import Series
 from appliance.presentation.clock_times import utc_second
@@ -35,7 +36,6 @@ from appliance.wire.control import Exit
 from appliance.wire.conversation import ErrorEvent, RequestRefusedError
 from appliance.wire.health_socket import (
     HistoryRequest,
-    MeasuredEvent,
     MeasurementsRequest,
     StoredProbeEvent,
 )

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Final, assert_never
 
+from msgspec import to_builtins
+
 from appliance.alerts.action_tokens import ButtonAction, present_token
 from appliance.alerts.book import PlannedWindow
 from appliance.alerts.report import open_alerts, open_states, subject_phrase
@@ -19,6 +21,7 @@ from appliance.health.watching.watchdog_loop import Watchdog
 from appliance.model.alerts import Subject
 from appliance.model.amounts import duration
 from appliance.model.errors import NotFoundError, PermissionDeniedError
+from appliance.model.events import AlertEvent
 from appliance.model.wording import short
 from appliance.system.sqlite.alert_store import AlertStore
 from appliance.wire.alert_requests import (
@@ -27,7 +30,6 @@ from appliance.wire.alert_requests import (
     ActRequest,
     AddWindowRequest,
     AlertAction,
-    AlertEvent,
     AlertQuestion,
     AlertRequest,
     AlertsRequest,
@@ -128,7 +130,7 @@ class AlertVerbs:
         """Return the newest transitions after a number, oldest first; `name` None: of everything."""
         subject = None if name is None else self._subjects.subject(name)
         found = await self._store.transitions(after, subject=subject, most=most)
-        return [AlertEvent.of(transition) for transition in found]
+        return [one.event() for one in found]
 
     def _windows(self) -> Sequence[Mapping[str, object]]:
         return _as_many_as_fit(map(asdict, self._watchdog.book.windows))
@@ -141,7 +143,7 @@ class AlertVerbs:
         row = next((one for one in rows if one.alert == alert), None)
         subject = self._subjects.subject_of_alert(alert)
         found = await self._store.transitions(subject=subject, most=_MOST_ROWS)
-        changes = [AlertEvent.of(one).fields() for one in found if one.alert == alert]
+        changes = [one.event().fields() for one in found if one.alert == alert]
         if row is None and not changes:
             raise NotFoundError(f'no alert "{short(alert)}" is on record: appliance events')
         sent = [
@@ -151,12 +153,12 @@ class AlertVerbs:
             details={
                 "alert": None if row is None else asdict(row),
                 "changes": _as_many_as_fit(changes),
-                "rows": _as_many_as_fit(map(asdict, sent)),
+                "rows": _as_many_as_fit(map(to_builtins, sent)),
             }
         )
 
     async def _outbox(self, most: int) -> ResultEvent:
-        rows = [asdict(row) for row in reversed(await self._store.outbox(most))]
+        rows = map(to_builtins, reversed(await self._store.outbox(most)))
         return ResultEvent(
             details={
                 "rows": _as_many_as_fit(rows),

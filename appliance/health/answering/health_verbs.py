@@ -21,6 +21,7 @@ from appliance.model.errors import (
     UnknownProfileError,
     UnreachableError,
 )
+from appliance.model.events import AlertEvent, MeasuredEvent
 from appliance.model.measurements import ProbeOutcome
 from appliance.model.names import is_engine
 from appliance.model.operators import TokenOperator
@@ -30,7 +31,6 @@ from appliance.speed.speeds import SpeedReport
 from appliance.system.kernel.processes import group_name, user_name
 from appliance.system.sqlite.measurement_store import MeasurementStore
 from appliance.system.sqlite.state_store import StateStore
-from appliance.wire.alert_requests import AlertEvent
 from appliance.wire.conversation import ActingRequest, ResultEvent, SocketTable, acting_request
 from appliance.wire.health_socket import (
     HEALTH,
@@ -45,7 +45,6 @@ from appliance.wire.health_socket import (
     LeaseLostEvent,
     LeaseRequest,
     LeaseTrafficEvent,
-    MeasuredEvent,
     MeasurementEventsRequest,
     MeasurementsRequest,
     ProbedEvent,
@@ -254,7 +253,7 @@ class HealthVerbs:
             details={
                 "rows": {series.value: found for series, found in rows.items()},
                 "baseline": None if monitor is None else asdict(monitor.baseline()),
-                "events": [asdict(event) for event in events if event.unix_s >= since_unix_s],
+                "events": [event.fields() for event in events if event.unix_s >= since_unix_s],
             }
         )
 
@@ -270,7 +269,7 @@ class HealthVerbs:
             found: list[MeasuredEvent | AlertEvent] = []
             if last > after or not request.follow:
                 measured = await self._store.events(after, profile=name, most=most)
-                found += map(MeasuredEvent.of, measured)
+                found += measured
                 after = max([after, last, *(event.id for event in measured)])
             if alerts is not None:
                 changes = await alerts.changes(alerts_after, name, most)

@@ -284,7 +284,7 @@ class AlertStore(SqliteStore):
         if not transitions:
             return ()
         first_id = self._next_id(db, "transitions")
-        numbered = [replace(one, id=first_id + n) for n, one in enumerate(transitions)]
+        numbered = [one.replaced(id=first_id + n) for n, one in enumerate(transitions)]
         for one in numbered:
             insert(db, "transitions", to_transition_row(one))
         return numbered

@@ -111,7 +111,7 @@ def give_pages_back(db: sqlite3.Connection) -> None:
 
 def to_transition(row: Row) -> Transition:
     """Return the transition of a row. Raises ValueError for a damaged one."""
-    return replace(from_text(Transition, row["document"]), id=row["id"])
+    return from_text(Transition, row["document"]).replaced(id=row["id"])
 
 
 def to_transition_row(transition: Transition) -> dict[str, Any]:

@@ -21,7 +21,6 @@ import math
 import sqlite3
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -281,7 +280,7 @@ class MeasurementStore(SqliteStore):
             self._last_event = (
                 int(time.time()) if self._last_event is None else self._last_event + 1
             )
-            numbered.append(replace(event, id=self._last_event))
+            numbered.append(event.replaced(id=self._last_event))
         self._states.update(states)
         self._events = [*self._events, *numbered][-_MOST_WAITING:]
         return numbered

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, Union, get_args, get_orig
 from msgspec import to_builtins
 
 from appliance.model.json_reader import decode_json
+from appliance.model.record import Record
 from appliance.model.wording import short
 from appliance.system.sqlite.database import DAMAGE, Schema, open_or_replace, salvage_tables
 from appliance.wire.typed_json import from_json
@@ -145,11 +146,11 @@ class SqliteStore:
 # --- values as rows ------------------------------------------------------------------
 
 
-def to_row(value: "DataclassInstance", *without: str) -> dict[str, Any]:
+def to_row(value: "DataclassInstance | Record", *without: str) -> dict[str, Any]:
     """Return the columns of a value.
 
     Args:
-        value: A dataclass.
+        value: A dataclass or record.
         without: Fields that have no column of their name.
     """
     names = _column_types(type(value)).keys() - {*without}
@@ -164,7 +165,7 @@ def row_document(kind: type, row: Row, **other: object) -> dict[str, object]:
     """Return the fields of a `kind` in a row, for `from_json`.
 
     Args:
-        kind: A dataclass.
+        kind: A dataclass or record.
         row: Its columns; further ones are ignored.
         other: Values of fields that have no column of their name.
 
@@ -201,10 +202,13 @@ def from_text(kind: type[T], text: str) -> T:
 
 
 @cache
-def _column_types(kind: "type[DataclassInstance]") -> Mapping[str, type | None]:
+def _column_types(kind: "type[DataclassInstance | Record]") -> Mapping[str, type | None]:
     """Return the type of each field's column: bool, another plain one as `object`, or None for JSON text."""
     hints = get_type_hints(kind)
-    return {field.name: _column_type(hints[field.name]) for field in fields(kind)}
+    names = (
+        kind.__struct_fields__ if issubclass(kind, Record) else [one.name for one in fields(kind)]
+    )
+    return {name: _column_type(hints[name]) for name in names}
 
 
 def _column_type(hint: Any) -> type | None:

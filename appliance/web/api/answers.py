@@ -10,6 +10,7 @@ from typing import Any, Final, TypedDict
 
 from appliance.alerts.outbox import OutboxRow
 from appliance.alerts.report import AlertRow, DeliveryReport
+from appliance.model.events import AlertEvent, MeasuredEvent
 from appliance.speed.speeds import BaselineReport, SpeedReport
 from appliance.status.document import (
     AlertSection,
@@ -19,9 +20,7 @@ from appliance.status.document import (
     StatusDocument,
 )
 from appliance.web.problem import PROBLEM_TYPE, ProblemDocument
-from appliance.wire.alert_requests import AlertEvent
 from appliance.wire.gateway import ClientRequestsDocument
-from appliance.wire.health_socket import MeasuredEvent
 
 JSON: Final = "application/json"
 """Media type of an answer."""

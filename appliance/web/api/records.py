@@ -6,6 +6,7 @@ from typing import Annotated, Any, Final
 from fastapi import APIRouter, Path, Query
 from starlette.responses import JSONResponse
 
+from appliance.model.events import AlertEvent, MeasuredEvent
 from appliance.model.words import Series
 from appliance.status.document import OperationsSection, RecordedOperation
 from appliance.web.api.answers import (
@@ -18,11 +19,10 @@ from appliance.web.api.answers import (
 from appliance.web.api.resources import MOST_NAME
 from appliance.web.box_documents import BoxSource
 from appliance.web.problem import ProblemError
-from appliance.wire.alert_requests import MOST_RECORDS, AlertEvent
+from appliance.wire.alert_requests import MOST_RECORDS
 from appliance.wire.control_events import MOST_OPERATIONS, OperationsRequest
 from appliance.wire.health_socket import (
     HistoryRequest,
-    MeasuredEvent,
     MeasurementEventsRequest,
     StateRecordRequest,
 )

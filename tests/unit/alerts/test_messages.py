@@ -96,7 +96,7 @@ def test_the_readme_shows_such_a_message() -> None:
 )
 def test_each_kind_of_change_has_its_title(kind: TransitionKind, title: str) -> None:
     """The changes are one entry on the phone, since they share the sequence id."""
-    shown = message(replace(SLOW, kind=kind), HERE)
+    shown = message(SLOW.replaced(kind=kind), HERE)
     assert shown.title == title
     assert shown.sequence_id == "garage-A17-slow-3"
     assert shown.resolved is (kind is TransitionKind.RESOLVED)
@@ -104,7 +104,7 @@ def test_each_kind_of_change_has_its_title(kind: TransitionKind, title: str) -> 
 
 def test_the_end_tells_from_when_to_when() -> None:
     """A message that it is over has no command, no button, and no likely cause."""
-    over = replace(SLOW, kind=TransitionKind.RESOLVED, unix_s=NOW)
+    over = SLOW.replaced(kind=TransitionKind.RESOLVED, unix_s=NOW)
     shown = message(over, replace(HERE, actions=(MessageAction(label="Ack", url="http://x"),)))
     assert shown.body.splitlines() == [
         "garage · 04:25 to 05:00 (35 min)",
@@ -112,17 +112,17 @@ def test_the_end_tells_from_when_to_when() -> None:
     ]
     assert shown.actions == ()
     assert shown.tags == ("white_check_mark",)
-    assert message(replace(over, fact=""), HERE).body == "garage · 04:25 to 05:00 (35 min)"
+    assert message(over.replaced(fact=""), HERE).body == "garage · 04:25 to 05:00 (35 min)"
 
 
 def test_what_came_and_goes_says_when_it_was_well() -> None:
     """An end that is told once it is stable says for how long; what still comes and goes says since when it is well."""
-    over = replace(SLOW, kind=TransitionKind.RESOLVED, unix_s=NOW, ended_unix_s=NOW - 600)
+    over = SLOW.replaced(kind=TransitionKind.RESOLVED, unix_s=NOW, ended_unix_s=NOW - 600)
     assert message(over, HERE).body.splitlines()[0] == (
         "garage · 04:25 to 04:50 (25 min) · stable for 10 min"
     )
     shown = message(
-        replace(over, kind=TransitionKind.FLAPPING, ended_unix_s=NOW - 60), HERE
+        over.replaced(kind=TransitionKind.FLAPPING, ended_unix_s=NOW - 60), HERE
     ).body.splitlines()
     assert shown[0] == "garage · is as fast as before since 04:59 (60 s)"
     assert not any(line.startswith("Do:") for line in shown)
@@ -130,7 +130,7 @@ def test_what_came_and_goes_says_when_it_was_well() -> None:
 
 def test_a_late_message_says_so() -> None:
     """A message that waited for the network tells how long; one that waited on purpose does not."""
-    late = replace(SLOW, unix_s=NOW - 11_520)
+    late = SLOW.replaced(unix_s=NOW - 11_520)
     assert message(late, HERE).body.splitlines()[0] == (
         "garage · since 04:25 (35 min) · delayed 3 h 12 min"
     )
@@ -142,14 +142,14 @@ def test_severity_and_buttons_go_along() -> None:
     """Services that know tags, links and buttons get them beside the text."""
     button = MessageAction(label="Ack", url="http://garage.example:8010/act/1")
     here = replace(HERE, actions=(button,), click_url="http://garage.example:8010/")
-    shown = message(replace(SLOW, severity=Severity.CRITICAL), here)
+    shown = message(SLOW.replaced(severity=Severity.CRITICAL), here)
     assert (shown.severity, shown.tags) == (Severity.CRITICAL, ("rotating_light",))
     assert (shown.actions, shown.click_url) == ((button,), "http://garage.example:8010/")
 
 
 def test_a_long_fact_leaves_room_for_the_id() -> None:
     """Titles end after 100 characters with the short id; lines of the body are clipped as well."""
-    long = replace(SLOW, fact="slow " * 60, details=("x" * 1000, " \n "), likely="y\n" * 400)
+    long = SLOW.replaced(fact="slow " * 60, details=("x" * 1000, " \n "), likely="y\n" * 400)
     shown = message(long, HERE)
     assert len(shown.title) <= 100
     assert shown.title.endswith("… #A17")
@@ -233,7 +233,7 @@ def test_every_rule_has_words(rule: AlertRule) -> None:
     assert message(bare, HERE).title.endswith(f" {rule.value} #A1")
     assert message(bare, HERE).body.splitlines()[1:] == [f"Do: {command}", f"Runbook: {rule.value}"]
     assert command_of(bare) == command
-    assert message(replace(bare, kind=TransitionKind.RESOLVED), HERE).title == f"{over} #A1"
+    assert message(bare.replaced(kind=TransitionKind.RESOLVED), HERE).title == f"{over} #A1"
 
 
 def test_sequence_ids_are_words() -> None:
@@ -246,15 +246,15 @@ def test_sequence_ids_are_words() -> None:
 
 
 def changes(number: int) -> list[Transition]:
-    return [replace(SLOW, alert=f"A{n}", unix_s=NOW - 7200 + n) for n in range(1, number + 1)]
+    return [SLOW.replaced(alert=f"A{n}", unix_s=NOW - 7200 + n) for n in range(1, number + 1)]
 
 
 @pytest.mark.parametrize("is_late", [False, True])
 def test_several_alerts_in_one_message(*, is_late: bool) -> None:
     """One message counts them, names what still fires first, and what is over last."""
     first, second, third = changes(3)
-    worst = replace(third, severity=Severity.CRITICAL, fact="down", rule=AlertRule.LIVE_DOWN)
-    over = replace(first, kind=TransitionKind.RESOLVED, fact="", unix_s=NOW)
+    worst = third.replaced(severity=Severity.CRITICAL, fact="down", rule=AlertRule.LIVE_DOWN)
+    over = first.replaced(kind=TransitionKind.RESOLVED, fact="", unix_s=NOW)
     shown = joint_message([first, second, worst, over], HERE, joined_id="digest-7", is_late=is_late)
     assert text(shown) == [
         "▼ garage: 3 alerts, 2 not over",
@@ -271,7 +271,7 @@ def test_several_alerts_in_one_message(*, is_late: bool) -> None:
 def test_a_digest_of_what_is_over_alarms_nobody() -> None:
     """Where nothing fires any more the message is one of information."""
     fired = changes(1)[0]
-    over = replace(fired, kind=TransitionKind.RESOLVED, unix_s=NOW)
+    over = fired.replaced(kind=TransitionKind.RESOLVED, unix_s=NOW)
     shown = joint_message([fired, over], HERE, joined_id="digest-1", is_late=False)
     assert shown.title == "▲ garage: 1 alert, all over"
     assert (shown.severity, shown.resolved) == (Severity.INFO, True)

@@ -5,9 +5,8 @@ import subprocess
 
 import pytest
 
-from appliance.wire.alert_requests import AlertEvent
+from appliance.model.events import AlertEvent, MeasuredEvent
 from appliance.wire.conversation import ErrorEvent, ResultEvent
-from appliance.wire.health_socket import MeasuredEvent
 from tests.fakes.cli_box import CliBox
 from tests.fakes.cli_call import call
 from tests.fakes.control_server import Hang, HangUp

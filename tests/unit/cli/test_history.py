@@ -46,7 +46,7 @@ LOSS = MeasurementEvent(
     series=Series.DECODE,
     text="slow: 27.1 tok/s (was 41.0)",
 )
-DAMAGE = replace(LOSS, id=2, profile="", kind=EventKind.STORE_RECOVERED, series=None, text="")
+DAMAGE = LOSS.replaced(id=2, profile="", kind=EventKind.STORE_RECOVERED, series=None, text="")
 
 
 @pytest.fixture(autouse=True)
@@ -75,7 +75,7 @@ def answer(
         details={
             "rows": {"decode": decode, "prefill": prefill or []},
             "baseline": None if baseline is None else asdict(baseline),
-            "events": [asdict(event) for event in events],
+            "events": [event.fields() for event in events],
         }
     )
 
@@ -167,7 +167,7 @@ def test_damaged_rows_are_left_out(socket: Path) -> None:
     """An answer of another release, and times beyond every calendar, cost no more than themselves."""
     (good,) = rows(1)
     odd: list[object] = [[1.0], 7, [1e300, 1, 1.0, 1.0, 1.0], ["x", *good[1:]], good]
-    late = asdict(replace(LOSS, unix_s=1e300))
+    late = LOSS.replaced(unix_s=1e300).fields()
     details = {"rows": {"decode": odd, "depth": 3}, "events": [late, 5]}
     with FakeHealthAgent(socket, {"history": [ResultEvent(details=details)]}):
         ended = call("history", "genesis")

@@ -312,7 +312,7 @@ def test_sentence_says_what_how_long_why_and_what_to_type() -> None:
 
 def test_unknown_cause_is_said() -> None:
     """A loss without a cause says so, and names a command all the same."""
-    unknown = replace(LOSS, cause=None, likely="", since_unix_s=None)
+    unknown = LOSS.replaced(cause=None, likely="", since_unix_s=None)
     assert loss_sentence(unknown) == (
         "slow: 27.1 tok/s (was 41.0), −34 %; likely: unknown; do: appliance history genesis"  # noqa: RUF001
     )
@@ -320,5 +320,5 @@ def test_unknown_cause_is_said() -> None:
 
 def test_figures_say_what_is_known() -> None:
     """Figures without a series are empty, and those without a baseline have the rate alone."""
-    assert rates(replace(LOSS, series=None)) == ""
-    assert rates(replace(LOSS, baseline=None, series=Series.PREFILL)) == "27.1 tok/s of prompts"
+    assert rates(LOSS.replaced(series=None)) == ""
+    assert rates(LOSS.replaced(baseline=None, series=Series.PREFILL)) == "27.1 tok/s of prompts"

@@ -9,22 +9,16 @@ import httpx
 import pytest
 
 from appliance.model.errors import ApplianceError, BusyError, StoreError, UnreachableError
+from appliance.model.events import AlertEvent, MeasuredEvent
 from appliance.model.words import Series
 from appliance.routing.origin_policy import SameOriginPolicy
 from appliance.web.application import make_application
 from appliance.web.box_documents import BoxDocuments, Document
-from appliance.wire.alert_requests import (
-    ActRequest,
-    AlertEvent,
-    AlertRequest,
-    AlertsRequest,
-    OutboxRequest,
-)
+from appliance.wire.alert_requests import ActRequest, AlertRequest, AlertsRequest, OutboxRequest
 from appliance.wire.control_events import OperationsRequest
 from appliance.wire.conversation import ErrorEvent, RequestRefusedError
 from appliance.wire.health_socket import (
     HistoryRequest,
-    MeasuredEvent,
     MeasurementEventsRequest,
     StateRecordRequest,
 )

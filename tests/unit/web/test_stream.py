@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from appliance.model.events import AlertEvent, MeasuredEvent
 from appliance.model.json_reader import parse_object
 from appliance.web.api.stream import KEEP_ALIVE_S, lines
 from appliance.web.box_documents import BoxDocuments
@@ -18,9 +19,8 @@ from appliance.web.box_stream import (
     StreamOverflowError,
     StreamPosition,
 )
-from appliance.wire.alert_requests import AlertEvent
 from appliance.wire.control_events import OperationsRequest, StatusEvent
-from appliance.wire.health_socket import MeasuredEvent, MeasurementEventsRequest
+from appliance.wire.health_socket import MeasurementEventsRequest
 from appliance.wire.status_socket import (
     FollowRequest,
     OperationEvent,

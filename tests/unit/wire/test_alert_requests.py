@@ -14,10 +14,10 @@ from appliance.model.alerts import (
     TransitionKind,
 )
 from appliance.model.errors import BadRequestError
+from appliance.model.events import AlertEvent
 from appliance.wire.alert_requests import (
     ActRequest,
     AddWindowRequest,
-    AlertEvent,
     AlertsRequest,
     OutboxRequest,
     RemoveWindowRequest,
@@ -92,7 +92,7 @@ def test_a_transition_arrives_as_it_was_recorded(subject: Subject) -> None:
         by="ana",
         reason="silenced",
     )
-    event = HEALTH.decode_event(HEALTH.encode_event(AlertEvent.of(sent)))
+    event = HEALTH.decode_event(HEALTH.encode_event(sent.event()))
     assert isinstance(event, AlertEvent)
-    assert event == AlertEvent.of(sent)
+    assert event == sent.event()
     assert (event.subject, event.kind) == (subject.text, "fired")

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import pytest
 
 from appliance.model.errors import BadRequestError
+from appliance.model.events import MeasuredEvent
 from appliance.model.measurements import (
     EventKind,
     MeasurementEvent,
@@ -21,7 +22,6 @@ from appliance.wire.health_socket import (
     HealthRequest,
     HistoryRequest,
     LeaseRequest,
-    MeasuredEvent,
     MeasurementEventsRequest,
     ProbeNowRequest,
     StoreBenchRequest,
@@ -130,7 +130,7 @@ def test_a_probe_arrives_as_it_was_stored(sent: Probe) -> None:
 )
 def test_a_measurement_event_arrives_as_it_was_stored(sent: MeasurementEvent) -> None:
     """Kind, series, change and cause are the same on the other side."""
-    event = HEALTH.decode_event(HEALTH.encode_event(MeasuredEvent.of(sent)))
+    event = HEALTH.decode_event(HEALTH.encode_event(sent))
     assert isinstance(event, MeasuredEvent)
     assert from_json(MeasurementEvent, event.fields()) == sent
 

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -223,10 +222,10 @@ async def test_the_outbox_is_told_newest_first(tmp_path: Path) -> None:
 async def test_a_crowd_of_alerts_fits_in_an_answer(tmp_path: Path) -> None:
     """The rest is counted, and the line is one that clients take."""
     async with watched_alerts(tmp_path) as box:
-        one = replace(transition(), fact="x" * 300, details=("y" * 300,) * 8)
+        one = transition().replaced(fact="x" * 300, details=("y" * 300,) * 8)
         subjects = (Subject(kind=SubjectKind.PROFILE, name=f"p{n}") for n in range(1000))
         await box.tell(
-            *(replace(one, subject=subject, alert=f"B{subject.name}") for subject in subjects)
+            *(one.replaced(subject=subject, alert=f"B{subject.name}") for subject in subjects)
         )
         answer = await box.verbs.answer(AlertsRequest(), "ana")
     shown = answer.details["alerts"]

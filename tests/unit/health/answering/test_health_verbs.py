@@ -20,6 +20,7 @@ from appliance.health.box_view import NOT_CONNECTED
 from appliance.health.clock import SystemHealthClock
 from appliance.model.alerts import TransitionKind
 from appliance.model.errors import BadRequestError, BusyError, PermissionDeniedError
+from appliance.model.events import AlertEvent, MeasuredEvent
 from appliance.model.measurements import EventKind, MeasurementEvent
 from appliance.model.operators import TokenOperator
 from appliance.model.profile import WarmUp
@@ -27,7 +28,7 @@ from appliance.model.words import Series
 from appliance.speed.speeds import BaselineReport, SpeedReport
 from appliance.system.sqlite.measurement_store import MeasurementStore
 from appliance.system.sqlite.state_store import StateStore
-from appliance.wire.alert_requests import AckRequest, AlertEvent, AlertsRequest
+from appliance.wire.alert_requests import AckRequest, AlertsRequest
 from appliance.wire.async_client import open_conversation
 from appliance.wire.conversation import ActingRequest, ErrorEvent, ResultEvent, SocketTable
 from appliance.wire.health_socket import (
@@ -42,7 +43,6 @@ from appliance.wire.health_socket import (
     LeaseLostEvent,
     LeaseRequest,
     LeaseTrafficEvent,
-    MeasuredEvent,
     MeasurementEventsRequest,
     MeasurementsRequest,
     ProbedEvent,

@@ -380,7 +380,7 @@ async def test_a_full_disk_keeps_alerts_in_memory_until_there_is_room(store: Ale
     (pages,) = db.execute("PRAGMA page_count").fetchone()
     db.execute(f"PRAGMA max_page_count={pages}")
     store._retry_after_s = 3600.0
-    large = replace(transition(subject=profile_subject("x")), details=("x" * 100_000,))
+    large = transition(subject=profile_subject("x")).replaced(details=("x" * 100_000,))
     evaluation = told([large])
     (numbered,) = await store.commit(evaluation, targets=["phone"], now_unix_s=NOW)
     assert numbered.id == 3

@@ -105,7 +105,7 @@ async def test_everything_comes_back_as_it_was(store: MeasurementStore) -> None:
     assert await store.probes("genesis", most=1) == [failed]
     assert await store.probes("genesis", NOW + 2) == []
     assert await store.states() == {DECODE: "{}"}
-    assert (event, await store.events()) == (replace(LOSS, id=1), [event])
+    assert (event, await store.events()) == (LOSS.replaced(id=1), [event])
     assert await store.canary_runs("genesis", NOW) == [run]
     for tokens in (3, 4):
         await store.add_traffic("genesis", TrafficSums(unix_s=NOW + tokens, output_tokens=tokens))
@@ -118,8 +118,8 @@ async def test_everything_comes_back_as_it_was(store: MeasurementStore) -> None:
 
 async def test_events_are_read_on_from_a_number(store: MeasurementStore) -> None:
     """Events of the box belong to each profile; the newest ones are kept where there are many."""
-    box = replace(LOSS, profile="", kind=EventKind.STORE_RECOVERED)
-    await store.add(events=[LOSS, box, replace(LOSS, profile="aeon")])
+    box = LOSS.replaced(profile="", kind=EventKind.STORE_RECOVERED)
+    await store.add(events=[LOSS, box, LOSS.replaced(profile="aeon")])
     assert [event.id for event in await store.events(1)] == [2, 3]
     assert [event.id for event in await store.events(profile="genesis")] == [1, 2]
     assert [event.id for event in await store.events(most=1)] == [3]
@@ -255,7 +255,7 @@ async def test_a_damaged_file_is_replaced_and_its_sound_rows_kept(tmp_path: Path
     await second.open()
     assert await second.states() == {DECODE: "baseline"}
     before, event = await second.events()
-    assert (before, event.kind) == (replace(LOSS, id=1), EventKind.STORE_RECOVERED)
+    assert (before, event.kind) == (LOSS.replaced(id=1), EventKind.STORE_RECOVERED)
     assert f"is now {path.with_suffix('.damaged')}" in event.text
     assert 100 < len(await second.probes("genesis")) < 200
     assert (await second.add(events=[LOSS]))[0].id == event.id + 1
@@ -298,7 +298,7 @@ async def test_a_full_disk_drops_measurements_and_keeps_states_and_events(
     db.execute(f"PRAGMA max_page_count={pages}")
     large = replace(probe(NOW), detail="x" * 100_000)
     (event,) = await store.add(
-        probe=large, states={DECODE: "2" * 100_000}, events=[replace(LOSS, text="x" * 100_000)]
+        probe=large, states={DECODE: "2" * 100_000}, events=[LOSS.replaced(text="x" * 100_000)]
     )
     assert "disk is full): 1 measurements dropped; see df -h" in str(store.trouble)
     assert (await store.states(), await store.events()) == ({DECODE: "2" * 100_000}, [event])
