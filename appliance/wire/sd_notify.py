@@ -1,7 +1,7 @@
 """Client of systemd's notification socket, sd_notify(3), for messages and descriptors.
 
-Supervisor, gateway and launch programs all send with it, so it imports the standard library alone.
-`socket` is imported late: a gate that admits at once sends nothing and saves 4 ms.
+The launch programs send with it, and daemons what has descriptors (`system.systemd.daemon`), so it imports
+the standard library alone. `socket` is imported late: a gate that admits at once sends nothing and saves 4 ms.
 
 Three status texts (STATUS= of sd_notify(3), StatusText of systemd) of a backend have a codec::
 
@@ -23,7 +23,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_SEND_TIMEOUT_S = 5.0
+SEND_TIMEOUT_S = 5.0
 _BARRIER_TIMEOUT_S = 15.0
 _US = 1_000_000
 _LOADING = "loading"
@@ -45,15 +45,19 @@ def notify(*assignments: str, descriptors: Sequence[int] = ()) -> bool:
 
     if address.startswith("@"):  # the abstract namespace
         address = "\0" + address[1:]
-    message = "\n".join(a.replace("\n", " ") for a in assignments)
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as channel:
-            channel.settimeout(_SEND_TIMEOUT_S)
+            channel.settimeout(SEND_TIMEOUT_S)
             channel.connect(address)
-            socket.send_fds(channel, [message.encode()], list(descriptors))
+            socket.send_fds(channel, [message_of(assignments)], list(descriptors))
     except OSError:
         return False
     return True
+
+
+def message_of(assignments: Sequence[str]) -> bytes:
+    """Return assignments as one message: a line each."""
+    return "\n".join(a.replace("\n", " ") for a in assignments).encode()
 
 
 def extend(seconds: float) -> str:

@@ -14,10 +14,12 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
+from sdnotify import SystemdNotifier
+
 from appliance.model.journal_events import JOURNAL_EXTRA
 from appliance.model.plain_text import plain
 from appliance.wire.journal_socket import JournalSocket, encode_entry, entry_head, stderr_is_journal
-from appliance.wire.sd_notify import extend, notify
+from appliance.wire.sd_notify import SEND_TIMEOUT_S, extend, message_of, notify
 
 _log = logging.getLogger(__name__)
 
@@ -34,6 +36,27 @@ _SETTLE_S: Final = 0.5
 """Longest wait at the end of a process: journald needs some ms for an entry, 0.5 s under load."""
 
 
+def _send(*assignments: str) -> bool:
+    """Send assignments such as ``STATUS=…`` to the service manager; tells whether they were sent.
+
+    The package `sdnotify` leaves a socket open where there is no manager, waits for one that does not read,
+    and drops a text with a character beyond Latin-1; it knows no descriptors.
+    """
+    if not os.environ.get("NOTIFY_SOCKET"):
+        return False
+    notifier = SystemdNotifier()
+    if notifier.socket is None:
+        return False
+    with notifier.socket as channel:
+        channel.settimeout(SEND_TIMEOUT_S)
+        notifier.debug = True  # an error is raised
+        try:
+            notifier.notify(message_of(assignments).decode("latin-1"))
+        except OSError:
+            return False
+    return True
+
+
 class Readiness:
     """Sender of a daemon's state; sends nothing when systemd does not listen."""
 
@@ -43,7 +66,7 @@ class Readiness:
 
     def ready(self) -> None:
         """Announce that the daemon serves."""
-        notify("READY=1")
+        _send("READY=1")
 
     def alive(self, status: str) -> None:
         """Feed the watchdog, and set the text that `systemctl status` shows."""
@@ -52,21 +75,21 @@ class Readiness:
         if not news and now_s - self._fed_s < _FEED_EVERY_S:
             return  # each message costs systemd time while it starts a model
         self._last, self._fed_s = status, now_s
-        notify("WATCHDOG=1", *([f"STATUS={status}"] if news else []))
+        _send("WATCHDOG=1", *([f"STATUS={status}"] if news else []))
 
     def tell(self, status: str) -> None:
         """Set the text that `systemctl status` shows, and leave the watchdog to `feed`."""
         if status != self._last:
             self._last = status
-            notify(f"STATUS={status}")
+            _send(f"STATUS={status}")
 
     def feed(self) -> None:
         """Feed the watchdog."""
-        notify("WATCHDOG=1")
+        _send("WATCHDOG=1")
 
     def stopping(self) -> None:
         """Announce an intended end."""
-        notify("STOPPING=1", "STATUS=stopping; models keep running")
+        _send("STOPPING=1", "STATUS=stopping; models keep running")
 
 
 class Notices:
@@ -119,7 +142,11 @@ class Notices:
             return
         if not self._main:
             self._due.append((assignments, descriptors))
-        elif not notify(*assignments, descriptors=descriptors):
+            return
+        is_sent = (
+            notify(*assignments, descriptors=descriptors) if descriptors else _send(*assignments)
+        )
+        if not is_sent:
             _log.warning("systemd did not take the message %s", assignments[0])
 
 

@@ -38,6 +38,27 @@ def test_the_supervisor_sends_a_status_only_when_it_changes(
     ]
 
 
+def test_a_status_may_be_in_any_script(
+    manager: NotifySocket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A character beyond Latin-1 arrives in UTF-8, in which systemd reads a status."""
+    monkeypatch.setenv("NOTIFY_SOCKET", str(manager.path))
+    Readiness().tell("größer → 漢")
+    assert manager.receive(within_s=5) == "STATUS=größer → 漢"
+
+
+# sdnotify leaves its socket to the garbage collector there.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_manager_that_is_gone_costs_a_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A message that is not taken is no error; the gateway says so in its log."""
+    monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "nobody"))
+    Readiness().ready()
+    Notices().ready("all is well")
+    assert "systemd did not take the message READY=1" in caplog.text
+
+
 def test_a_status_can_leave_the_watchdog_alone(
     manager: NotifySocket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
