@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from appliance.cli.live.line_diff import CLEAR
+from appliance.cli.live.full_screen import CLEAR
 
 _WRITTEN: Final = re.compile(r"\x1b\[(\d+);1H((?:[^\x1b]|\x1b\[[0-9;]*m)*)(\x1b\[K)?")
 _STYLE: Final = re.compile(r"\x1b\[[0-9;]*m")

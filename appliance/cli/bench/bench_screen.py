@@ -1,14 +1,18 @@
-"""Screens of a bench: tables that read like the published ones, and a line for each raw row."""
+"""Screens of a bench: progress, tables that read like the published ones, a line for each raw row, and plots."""
 
 import csv
 import io
-from collections.abc import Iterable, Sequence
-from typing import Final
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
 
+from appliance.cli.plot import new_chart, write_chart
 from appliance.cli.table import Column, fitted
 from appliance.cli.terminal import Style, Terminal
+from appliance.model.amounts import duration
 from appliance.model.profile import Applied
 from appliance.speed.bench_comparison import Winner
+from appliance.speed.bench_plan import Stage, time_left_s
 from appliance.speed.bench_report import (
     BenchOutcome,
     ComparedProfiles,
@@ -16,7 +20,7 @@ from appliance.speed.bench_report import (
     comparisons,
     profile_results,
 )
-from appliance.speed.bench_rows import Part, RequestRow, latencies_ms, request_tok_s
+from appliance.speed.bench_rows import Part, RequestRow, latencies_ms, mean_rate, request_tok_s
 
 _MOST_CACHED: Final = 0.05
 """Share of prompt tokens that may come from a cache; a chat template's beginning always does."""
@@ -210,3 +214,154 @@ def _ms(value: float | None) -> str:
     if value is None:
         return _NOTHING
     return f"{value:.1f} ms" if value < 100 else f"{value / 1000:.2f} s"  # noqa: PLR2004
+
+
+_CLEAR = "\r\x1b[2K"
+LINE_S: Final = 30.0
+"""Longest silence where there is no terminal: a request may take minutes."""
+
+
+class BenchProgress:
+    """Progress display: one line that is redrawn on a terminal, else a line now and then.
+
+    Elsewhere a line is written when a stage begins, when it ends, and each half minute.
+
+    Args:
+        terminal: Stream for people.
+        plan: Profile and stage of everything that the bench does, in its order.
+        silent: Whether to show nothing.
+        clock: Seconds of a monotonic clock.
+    """
+
+    def __init__(
+        self,
+        terminal: Terminal,
+        plan: Sequence[tuple[str, Stage]],
+        *,
+        silent: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._terminal = terminal
+        self._plan = plan
+        self._silent = silent
+        self._clock = clock
+        self._began_s = clock()
+        self._text = ""
+        """Text that was shown last; empty: none."""
+        self._answered_s = self._lined_s = self._began_s
+        """Time of the last response, or of the stage's beginning; time of the last line."""
+        self._done = 0
+        """Stages that are over."""
+        self._drawn = False
+
+    def say(self, text: str) -> None:
+        """Print a sentence on a line of its own."""
+        if not self._silent:
+            self._wipe()
+            self._terminal.line(text)
+
+    def show(self, stage: Stage, rows: Sequence[RequestRow]) -> None:
+        """Show the stage at its beginning, or after one more of its requests."""
+        if self._silent:
+            return
+        name = self._plan[self._done][0]
+        ended = len(rows) == len(stage.prompts)
+        rest = [one for _, one in self._plan[self._done + 1 :]]
+        before = [one for _, one in self._plan[: self._done]]
+        self._answered_s = self._clock()
+        spent_s = self._answered_s - self._began_s
+        left_s = time_left_s(before, stage, len(rows), rest, spent_s)
+        text = f"{name}: {_stage_text(stage)}  {len(rows)}/{len(stage.prompts)}{_rate_so_far(rows)}"
+        if left_s is not None and (rest or not ended):
+            text += f"  about {duration(left_s)} left"
+        self._done += ended
+        self._text = text
+        self._put(text, at_once=ended or not rows)
+
+    def tick(self) -> None:
+        """Show that the bench waits for a response, some time after the last one."""
+        if self._text and not self._silent:
+            waited_s = self._clock() - self._answered_s
+            self._put(f"{self._text}  waiting for {duration(waited_s)}", at_once=False)
+
+    def _put(self, text: str, *, at_once: bool) -> None:
+        if self._terminal.interactive:
+            self._terminal.draw(_CLEAR, text[: self._terminal.width() - 1])
+            self._drawn = True
+        elif at_once or self._clock() - self._lined_s >= LINE_S:
+            self._terminal.line(text)
+            self._lined_s = self._clock()
+
+    def end(self) -> None:
+        """Clear a line that was redrawn."""
+        self._wipe()
+
+    def _wipe(self) -> None:
+        if self._drawn:
+            self._terminal.draw(_CLEAR)
+            self._drawn = False
+
+
+def _stage_text(stage: Stage) -> str:
+    texts = {
+        Part.SINGLE: "one at a time",
+        Part.SWARM: f"{stage.concurrency} at a time",
+        Part.DEPTH: f"depth {stage.depth}",
+        Part.ANSWERS: "greedy answers",
+    }
+    return f"run {stage.run}, {texts[stage.part]}" if stage.run else f"warm-up, {texts[stage.part]}"
+
+
+def _rate_so_far(rows: Sequence[RequestRow]) -> str:
+    failed = sum(1 for row in rows if row.error)
+    rate = mean_rate(request_tok_s(row) for row in rows)
+    shown = "" if rate is None else f"  {rate:.1f} tok/s"
+    return f"{shown}  {failed} failed" if failed else shown
+
+
+def plot_bench(path: str, outcome: BenchOutcome, profiles: Sequence[Applied]) -> None:
+    """Write the plot of a bench.
+
+    Raises:
+        CliError: the file cannot be written, or pygal is missing.
+    """
+    write_chart(path, _chart(profile_results(outcome, profiles), outcome.invalid))
+
+
+def _chart(results: Sequence[ProfileResult], invalid: str) -> Any:
+    if any(result.swarm for result in results):
+        return _by_concurrency(results, invalid)
+    if any(result.depths for result in results):
+        return _by_depth(results, invalid)
+    return _by_prompt(results, invalid)
+
+
+def _by_concurrency(results: Sequence[ProfileResult], invalid: str) -> Any:
+    chart = _new("XY", "requests at a time", invalid)
+    for result in results:
+        levels = result.swarm
+        name = result.applied.name
+        chart.add(f"{name}: effective", [(x.concurrency, x.effective_tok_s) for x in levels])
+        chart.add(f"{name}: per task", [(x.concurrency, x.per_task_tok_s) for x in levels])
+    return chart
+
+
+def _by_depth(results: Sequence[ProfileResult], invalid: str) -> Any:
+    chart = _new("XY", "prompt tokens before the answer", invalid)
+    for result in results:
+        decoded = [row for row in result.depths if row["n_gen"]]
+        chart.add(result.applied.name, [(row["n_depth"], row["avg_ts"]) for row in decoded])
+    return chart
+
+
+def _by_prompt(results: Sequence[ProfileResult], invalid: str) -> Any:
+    chart = _new("Bar", "coding task, one request at a time", invalid)
+    chart.x_labels = [*next((result.prompts for result in results), ()), "mean"]
+    for result in results:
+        chart.add(result.applied.name, [*result.prompts.values(), result.mean_tok_s])
+    return chart
+
+
+def _new(kind: str, x_title: str, invalid: str) -> Any:
+    title = f"INVALID: {invalid}" if invalid else "appliance bench"
+    return new_chart(kind, title=title, x_title=x_title, y_title="tok/s")

@@ -21,8 +21,7 @@ import select
 import signal
 import termios
 
-from appliance.cli.live.keyboard import KeyDecoder
-from appliance.cli.live.line_diff import ScreenLines
+from appliance.cli.cells import width
 from appliance.model.record import Record
 
 TYPE_CHECKING = False
@@ -32,6 +31,141 @@ if TYPE_CHECKING:
     from typing import Any, Final, Self
 
     from appliance.cli.terminal import Terminal
+
+
+UP: Final = "up"
+DOWN: Final = "down"
+ENTER: Final = "enter"
+ESCAPE: Final = "escape"
+PAGE_UP: Final = "page-up"
+PAGE_DOWN: Final = "page-down"
+_BYTES: Final = {0x0A: ENTER, 0x0D: ENTER, 0x08: ESCAPE, 0x7F: ESCAPE}
+"""Keys of single bytes that are no letters; going back is what the backspace key is for."""
+_SEQUENCES: Final = {
+    b"A": UP,
+    b"B": DOWN,
+    b"C": ENTER,
+    b"D": ESCAPE,
+    b"5~": PAGE_UP,
+    b"6~": PAGE_DOWN,
+}
+"""Keys of sequences (ECMA-48, and xterm's application mode); right opens, left goes back."""
+_ESC: Final = 0x1B
+_MOST_SEQUENCE: Final = 16
+
+
+class KeyDecoder:
+    """Decoder of the keys that a terminal sends, from the bytes that it sends for them.
+
+    ===========  =========================  =======================================================
+    state        byte                       becomes
+    ===========  =========================  =======================================================
+    plain        ESC                        escape
+    plain        another                    plain; the key of the byte
+    escape       ``[`` or ``O``             sequence
+    escape       another                    plain; the key escape, and what the byte is by itself
+    sequence     0x20 to 0x3f               sequence, up to 16 bytes
+    sequence     0x40 to 0x7e               plain; the key of the sequence, none for an unknown one
+    ===========  =========================  =======================================================
+
+    An ESC that nothing follows within one reading is the key of that name: terminals send a sequence at once.
+    """
+
+    def __init__(self) -> None:
+        self._pending: bytes | None = None
+        """Bytes of a sequence after its ESC; None: plain."""
+
+    def keys(self, data: bytes) -> list[str]:
+        """Return the keys of one reading: letters as they are, others by name."""
+        found: list[str] = []
+        for byte in data:
+            self._take(byte, found)
+        if self._pending == b"":
+            self._pending = None
+            found.append(ESCAPE)
+        return found
+
+    def _take(self, byte: int, found: list[str]) -> None:
+        if self._pending is None:
+            self._take_plain(byte, found)
+        elif self._pending == b"":
+            if byte in b"[O":
+                self._pending = bytes([byte])
+            else:
+                self._pending = None
+                found.append(ESCAPE)
+                self._take_plain(byte, found)
+        elif 0x40 <= byte <= 0x7E:  # noqa: PLR2004 - final bytes of ECMA-48
+            key = _SEQUENCES.get(self._pending[1:] + bytes([byte]))
+            self._pending = None
+            found.extend([key] if key else [])
+        elif len(self._pending) < _MOST_SEQUENCE:
+            self._pending += bytes([byte])
+        else:
+            self._pending = None
+
+    def _take_plain(self, byte: int, found: list[str]) -> None:
+        if byte == _ESC:
+            self._pending = b""
+        elif byte in _BYTES:
+            found.append(_BYTES[byte])
+        elif 0x20 <= byte < 0x7F:  # noqa: PLR2004 - printable ASCII
+            found.append(chr(byte))
+
+
+CLEAR: Final = "\x1b[H\x1b[2J"
+_TO_END: Final = "\x1b[K"
+
+
+class ScreenLines:
+    """Lines that a terminal shows, as far as they were sent, and what has to be sent for others.
+
+    Only lines that differ are written, each from its beginning, and no more than a given number of bytes at a
+    time, so that a key is answered also on a slow line. What did not fit is different still, and comes first
+    the next time. Lines are as `appliance.cli.cells` makes them, no wider than the screen.
+    """
+
+    def __init__(self) -> None:
+        self._shown: list[str] = []
+        self._columns = 0
+        self._first = 0
+        """Row that is looked at first."""
+
+    def forget(self) -> None:
+        """Take the screen for unknown: the next difference paints all of it."""
+        self._shown = []
+
+    def difference(
+        self, lines: Sequence[str], *, columns: int, rows: int, most_bytes: int
+    ) -> tuple[str, bool]:
+        """Return what to send, and whether the screen shows `lines` then.
+
+        Args:
+            lines: Lines to show; those from `rows` on are left out.
+            columns: Width of the screen now.
+            rows: Its height.
+            most_bytes: Most bytes to send, apart from the first line.
+        """
+        pieces: list[str] = []
+        if len(self._shown) != rows or self._columns != columns:
+            self._shown, self._columns, self._first = [""] * rows, columns, 0
+            pieces.append(CLEAR)
+        wanted = [*lines[:rows], *[""] * (rows - len(lines))]
+        sent_bytes = 0
+        for row in (*range(self._first, rows), *range(self._first)):
+            if wanted[row] == self._shown[row]:
+                continue
+            end = "" if width(wanted[row]) >= columns else _TO_END
+            piece = f"\x1b[{row + 1};1H{wanted[row]}{end}"
+            sent_bytes += len(piece.encode(errors="replace"))
+            if sent_bytes > most_bytes and len(pieces) > (pieces[:1] == [CLEAR]):
+                self._first = row
+                return "".join(pieces), False
+            pieces.append(piece)
+            self._shown[row] = wanted[row]
+        self._first = 0
+        return "".join(pieces), True
+
 
 FRAME_BYTES: Final = 4096
 """Most bytes of a frame: 80 by 24 cells and their styles, 4 s of a line with 9600 bits a second."""

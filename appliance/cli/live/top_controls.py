@@ -19,7 +19,7 @@ any other  escape, enter                   back to the box
 
 from __future__ import annotations
 
-from appliance.cli.live.keyboard import DOWN, ENTER, ESCAPE, PAGE_DOWN, PAGE_UP, UP
+from appliance.cli.live.full_screen import DOWN, ENTER, ESCAPE, PAGE_DOWN, PAGE_UP, UP
 from appliance.model.record import Record
 
 TYPE_CHECKING = False
@@ -61,7 +61,7 @@ def press(state: TopState, key: str, names: Sequence[str]) -> Pressed:
 
     Args:
         state: State before.
-        key: The key, as `appliance.cli.live.keyboard` names it.
+        key: The key, as `appliance.cli.live.full_screen` names it.
         names: Profiles in the order of the screen.
     """
     if key == "q":

@@ -15,7 +15,7 @@ from appliance.cli.live.box_sections import (
     profile_section,
 )
 from appliance.cli.live.top_controls import TopState, selected
-from appliance.cli.operation_screen import plan_lines
+from appliance.cli.operation_follower import plan_lines
 from appliance.cli.status_screens import show_one
 from appliance.cli.terminal import Style
 from appliance.model.amounts import age

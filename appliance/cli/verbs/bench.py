@@ -8,9 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from appliance.cli.arguments import Arguments
-from appliance.cli.bench.bench_plot import plot_bench
-from appliance.cli.bench.bench_progress import BenchProgress
-from appliance.cli.bench.bench_screen import csv_text, show_bench
+from appliance.cli.bench.bench_screen import BenchProgress, csv_text, plot_bench, show_bench
 from appliance.cli.bench.bench_session import BenchOrder, BenchSession
 from appliance.cli.box import places_of
 from appliance.cli.catalogue import applied_of

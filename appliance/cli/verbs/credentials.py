@@ -7,8 +7,8 @@ from typing import Final
 
 from appliance.cli.arguments import Arguments
 from appliance.cli.box import places_of
-from appliance.cli.conclusion import exit_status
 from appliance.cli.failures import CliError
+from appliance.cli.operation_follower import exit_status
 from appliance.cli.table import Column, fitted
 from appliance.cli.terminal import Streams, Terminal
 from appliance.model.errors import UnreachableError

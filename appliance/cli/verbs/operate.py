@@ -105,7 +105,7 @@ def _operate(
     except UnreachableError as error:
         raise _without_supervisor(error, places, arguments, by_hand) from error
     # Only now: the supervisor works on the request meanwhile.
-    from appliance.cli.operation_screen import show_operation  # noqa: PLC0415
+    from appliance.cli.operation_follower import show_operation  # noqa: PLC0415
 
     return show_operation(conversation, places.control_socket, arguments, streams)
 

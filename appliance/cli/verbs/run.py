@@ -12,9 +12,8 @@ from typing import Final, Self
 
 from appliance.cli.arguments import Arguments
 from appliance.cli.box import places_of
-from appliance.cli.conclusion import exit_status
 from appliance.cli.failures import CliError, status_of
-from appliance.cli.operation_follower import OperationFollower
+from appliance.cli.operation_follower import OperationFollower, exit_status
 from appliance.cli.progress_lines import FRAME_S, progress_for
 from appliance.cli.terminal import Streams, Terminal
 from appliance.model.errors import UnreachableError

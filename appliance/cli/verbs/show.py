@@ -10,7 +10,7 @@ from appliance.cli.box import places_of, read_status, row_of
 from appliance.cli.catalogue import applied_of
 from appliance.cli.failures import CliError, need_root
 from appliance.cli.health_questions import details_of
-from appliance.cli.need_lines import need_lines
+from appliance.cli.operation_follower import need_lines
 from appliance.cli.paths import Places
 from appliance.cli.status_screens import show_one
 from appliance.cli.terminal import Streams, Terminal

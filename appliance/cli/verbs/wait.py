@@ -11,7 +11,7 @@ from appliance.cli.failures import (
     CliError,
     TimedOutError,
 )
-from appliance.cli.operation_screen import show_operation
+from appliance.cli.operation_follower import show_operation
 from appliance.cli.paths import Places
 from appliance.cli.terminal import Streams
 from appliance.model.amounts import duration

@@ -199,7 +199,7 @@ def test_a_request_needs_nothing_that_shows_its_answer() -> None:
     )
     loaded = set(done.stdout.split())
     assert "appliance.wire.client" in loaded
-    assert not {"appliance.cli.operation_screen", "appliance.cli.progress_lines"} & loaded
+    assert not {"appliance.cli.operation_follower", "appliance.cli.progress_lines"} & loaded
 
 
 def test_the_collector_runs_beside_a_verb(box: CliBox) -> None:

@@ -17,7 +17,7 @@ import pytest
 
 from appliance.cli.argument_parser import build_parser
 from appliance.cli.arguments import Arguments
-from appliance.cli.bench.bench_progress import BenchProgress
+from appliance.cli.bench.bench_screen import BenchProgress
 from appliance.cli.failures import CliError
 from appliance.cli.output_reference import OUTPUTS
 from appliance.cli.terminal import Streams, Terminal

@@ -3,8 +3,7 @@
 import io
 from dataclasses import replace
 
-from appliance.cli.bench.bench_progress import BenchProgress
-from appliance.cli.bench.bench_screen import show_bench
+from appliance.cli.bench.bench_screen import BenchProgress, show_bench
 from appliance.cli.terminal import Terminal
 from appliance.speed.bench_plan import Workload, stages
 from appliance.speed.bench_report import BenchOutcome, Block

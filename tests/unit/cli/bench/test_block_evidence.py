@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from appliance.cli.bench.block_evidence import read_gpus, watched_gpus
+from appliance.cli.bench.bench_session import read_gpus, watched_gpus
 from tests.fakes.bench_rows import gpus_with
 from tests.fakes.control_server import FakeSupervisor, HangUp, Story
 from tests.fakes.profiles import applied
