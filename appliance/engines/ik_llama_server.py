@@ -18,12 +18,7 @@ from typing import Annotated, Final, Literal, get_args
 
 from appliance.engines.shared import llama_cpp, llama_cpp_report
 from appliance.engines.shared import refused_arguments as why
-from appliance.engines.shared.drafting import (
-    DraftMethod,
-    by_name,
-    draft_problems,
-    used_methods,
-)
+from appliance.engines.shared.drafting import DraftMethod, by_name, draft_problems, used_methods
 from appliance.engines.shared.engine import Engine, MemoryUse, Task, options_of
 from appliance.engines.shared.invocation import (
     LOOPBACK,
@@ -33,19 +28,8 @@ from appliance.engines.shared.invocation import (
     hf_repository,
     words,
 )
-from appliance.engines.shared.option_table import (
-    FlagForm,
-    ValueKind,
-    flag,
-    option_table,
-    word,
-)
-from appliance.engines.shared.self_report import (
-    draft_facts,
-    exactly,
-    model_fact,
-    thinking_facts,
-)
+from appliance.engines.shared.option_table import FlagForm, ValueKind, flag, option_table, word
+from appliance.engines.shared.self_report import draft_facts, exactly, model_fact, thinking_facts
 from appliance.model.running_facts import DeclaredFact, Topic
 from appliance.model.spec import Problem, Profile, Speculative
 from appliance.model.value_types import (

@@ -11,12 +11,7 @@ from typing import Annotated, Final, Literal
 
 from appliance.engines.shared import llama_cpp, llama_cpp_report
 from appliance.engines.shared import refused_arguments as why
-from appliance.engines.shared.drafting import (
-    DraftMethod,
-    by_name,
-    draft_problems,
-    used_methods,
-)
+from appliance.engines.shared.drafting import DraftMethod, by_name, draft_problems, used_methods
 from appliance.engines.shared.engine import (
     Engine,
     KvCachePage,
@@ -35,12 +30,7 @@ from appliance.engines.shared.invocation import (
     hf_variables,
     words,
 )
-from appliance.engines.shared.option_table import (
-    FlagForm,
-    ValueKind,
-    flag,
-    option_table,
-)
+from appliance.engines.shared.option_table import FlagForm, ValueKind, flag, option_table
 from appliance.engines.shared.self_report import (
     draft_facts,
     exactly,

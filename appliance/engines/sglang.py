@@ -9,12 +9,7 @@ from typing import Annotated, Final, Literal
 
 from appliance.engines.shared import pytorch
 from appliance.engines.shared import refused_arguments as why
-from appliance.engines.shared.drafting import (
-    DraftMethod,
-    by_name,
-    draft_problems,
-    used_methods,
-)
+from appliance.engines.shared.drafting import DraftMethod, by_name, draft_problems, used_methods
 from appliance.engines.shared.engine import (
     Engine,
     LogPrefixes,
@@ -30,9 +25,7 @@ from appliance.engines.shared.invocation import (
     LOOPBACK,
     Invocation,
     InvocationContext,
-    environment,
     hf_repository,
-    hf_variables,
 )
 from appliance.engines.shared.option_table import (
     FlagForm,
@@ -55,16 +48,7 @@ from appliance.model.engine_build import distribution_question, either
 from appliance.model.profile_values import JsonTable
 from appliance.model.running_facts import DeclaredFact, Topic
 from appliance.model.spec import EngineOptions, Problem, Profile, Speculative
-from appliance.model.value_types import (
-    Count,
-    Doc,
-    Fraction,
-    Range,
-    Shards,
-    Text,
-    Tokens,
-    Word,
-)
+from appliance.model.value_types import Count, Doc, Fraction, Range, Shards, Text, Tokens, Word
 
 # srt/server_args.py, kv_cache_dtype. "auto" takes FP8 from a checkpoint that names it.
 KV_TYPES: Final = {
@@ -252,8 +236,10 @@ TABLE: Final = option_table("sglang", SglangOptions, COMMON)
 
 def _invocation(profile: Profile, context: InvocationContext) -> Invocation:
     options = options_of(SglangOptions, profile)
-    return Invocation(
-        argv=(
+    return pytorch.invocation(
+        profile,
+        context,
+        (
             *_program(profile.binary),
             "--model-path",
             hf_repository(profile.model) or profile.model,
@@ -265,15 +251,7 @@ def _invocation(profile: Profile, context: InvocationContext) -> Invocation:
             *either(("--enable-cache-report",), ()),
             *("--enable-metrics", "--host", LOOPBACK, "--port", str(profile.endpoint.port)),
         ),
-        environment=environment(
-            profile,
-            context,
-            hf_variables(profile, context),
-            pytorch.torch_variables(profile, context),
-            _ours(profile, context),
-        ),
-        health_path="/health",
-        temporary=pytorch.temporary_directory(profile, context),
+        _ours(profile, context),
     )
 
 

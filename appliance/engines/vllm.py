@@ -9,12 +9,7 @@ from typing import Annotated, Final, Literal
 
 from appliance.engines.shared import pytorch
 from appliance.engines.shared import refused_arguments as why
-from appliance.engines.shared.drafting import (
-    DraftMethod,
-    by_name,
-    draft_problems,
-    used_methods,
-)
+from appliance.engines.shared.drafting import DraftMethod, by_name, draft_problems, used_methods
 from appliance.engines.shared.engine import (
     Engine,
     LogPrefixes,
@@ -30,9 +25,7 @@ from appliance.engines.shared.invocation import (
     LOOPBACK,
     Invocation,
     InvocationContext,
-    environment,
     hf_repository,
-    hf_variables,
 )
 from appliance.engines.shared.option_table import (
     Flag,
@@ -354,8 +347,10 @@ TABLE: Final = option_table("vllm", VllmOptions, COMMON)
 
 def _invocation(profile: Profile, context: InvocationContext) -> Invocation:
     options = options_of(VllmOptions, profile)
-    return Invocation(
-        argv=(
+    return pytorch.invocation(
+        profile,
+        context,
+        (
             profile.binary,
             "serve",
             hf_repository(profile.model) or profile.model,
@@ -364,15 +359,7 @@ def _invocation(profile: Profile, context: InvocationContext) -> Invocation:
             *profile.extra_args,
             *_ours(profile),
         ),
-        environment=environment(
-            profile,
-            context,
-            hf_variables(profile, context),
-            pytorch.torch_variables(profile, context),
-            _OURS | (_ON_CPU if profile.gpus == () else {}),
-        ),
-        health_path="/health",
-        temporary=pytorch.temporary_directory(profile, context),
+        _OURS | (_ON_CPU if profile.gpus == () else {}),
     )
 
 

@@ -8,8 +8,11 @@ from appliance.engines.shared.drafting import DraftMethod, used_methods
 from appliance.engines.shared.engine import Task
 from appliance.engines.shared.invocation import (
     HF_SCHEME,
+    Invocation,
     InvocationContext,
+    environment,
     hf_repository,
+    hf_variables,
     model_named,
 )
 from appliance.engines.shared.self_report import (
@@ -56,10 +59,18 @@ _FEWER_WEIGHTS: Final = (
 """Beginnings of options with which fewer weights may be on the GPUs than the files have."""
 
 
-def torch_variables(profile: Profile, context: InvocationContext) -> Mapping[str, str]:
-    """Return variables by which workers meet on loopback, and keep kernels once compiled."""
+def invocation(
+    profile: Profile, context: InvocationContext, argv: tuple[str, ...], ours: Mapping[str, str]
+) -> Invocation:
+    """Return how an engine that runs PyTorch is started; `ours` are variables of this engine.
+
+    Workers meet on loopback, and kernels are kept once they are compiled. PyTorch keeps its compiler's
+    precompiled headers beside temporary files (``torchinductor_USER``, 149 MB for a CPU), whatever its
+    cache directory is: in a private /tmp they would end with each stop.
+    """
     directory = f"{context.cache_root}/{profile.name}"
-    return {
+    temporary = f"{directory}/tmp"  # noqa: S108 - of this profile
+    variables = {
         # Its default directory is in the home; it appends .cache/flashinfer.
         "FLASHINFER_WORKSPACE_BASE": directory,
         # The unit's filter blocks the box's own address: only loopback is left.
@@ -68,20 +79,17 @@ def torch_variables(profile: Profile, context: InvocationContext) -> Mapping[str
         # Workers are further Python processes: none imports from its working directory.
         "PYTHONSAFEPATH": "1",
         # A first start compiles for minutes: the result must outlive a restart.
-        "TMPDIR": temporary_directory(profile, context),
+        "TMPDIR": temporary,
         "TORCHINDUCTOR_CACHE_DIR": f"{directory}/inductor",
         "TRITON_CACHE_DIR": f"{directory}/triton",
         "TVM_FFI_CACHE_DIR": f"{directory}/tvm-ffi",
     }
-
-
-def temporary_directory(profile: Profile, context: InvocationContext) -> str:
-    """Return the directory for temporary files of engines that run PyTorch.
-
-    PyTorch keeps its compiler's precompiled headers beside them (``torchinductor_USER``, 149 MB
-    for a CPU), whatever its cache directory is: in a private /tmp they would end with each stop.
-    """
-    return f"{context.cache_root}/{profile.name}/tmp"  # noqa: S108 - of this profile
+    return Invocation(
+        argv=argv,
+        environment=environment(profile, context, hf_variables(profile, context), variables, ours),
+        health_path="/health",
+        temporary=temporary,
+    )
 
 
 def kv_problems(

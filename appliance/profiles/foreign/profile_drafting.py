@@ -18,11 +18,7 @@ from appliance.model.profile_values import Gpus
 from appliance.model.value_types import Check, ServedName, WrongValueError
 from appliance.profiles.foreign.containers import HostPaths, indexes_of
 from appliance.profiles.foreign.launchers import OLLAMA, ModelServer
-from appliance.profiles.foreign.option_placement import (
-    ALWAYS_SO,
-    NO_INDEXES,
-    OptionPlacement,
-)
+from appliance.profiles.foreign.option_placement import ALWAYS_SO, NO_INDEXES, OptionPlacement
 from appliance.profiles.foreign.option_reading import (
     HF_REPOSITORY,
     HIDDEN,
@@ -35,12 +31,7 @@ from appliance.profiles.foreign.option_reading import (
     read_options,
     variable_option,
 )
-from appliance.profiles.foreign.profile_draft import (
-    NOT_FOUND,
-    DraftKey,
-    HostFacts,
-    ProfileDraft,
-)
+from appliance.profiles.foreign.profile_draft import NOT_FOUND, DraftKey, HostFacts, ProfileDraft
 from appliance.profiles.foreign.server_command import (
     Argument,
     Disposition,

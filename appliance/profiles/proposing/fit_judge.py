@@ -14,13 +14,7 @@ from appliance.engines.shared.invocation import InvocationContext
 from appliance.model.amounts import parts_text, size
 from appliance.model.errors import ApplianceError
 from appliance.model.memory import DeviceMemory, GpuState, HostMemory
-from appliance.model.model_headers import (
-    LookAtModel,
-    Model,
-    ModelFileFault,
-    ModelReference,
-    Unread,
-)
+from appliance.model.model_headers import LookAtModel, Model, ModelFileFault, ModelReference, Unread
 from appliance.model.profile import Applied, Need
 from appliance.model.spec import Profile
 from appliance.profiles.compilation import ProfileSource, spec_of
