@@ -9,11 +9,11 @@ an operator looks for tokens that are not used, and no request waits for a disk.
 import hmac
 import json
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from appliance.model.errors import StoreError
 from appliance.model.gateway import Key
@@ -29,18 +29,15 @@ _ID_BYTES: Final = 4
 _SECRET_BYTES: Final = 24
 
 
-class StoredCredential(Protocol):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredCredential:
     """Stored form of a credential."""
 
-    @property
-    def id(self) -> str:
-        """Return the part of the text that is no secret."""
-        ...
-
-    @property
-    def sha256(self) -> str:
-        """Return the SHA-256 of the whole text, in hexadecimal."""
-        ...
+    id: str
+    """Part of the credential's text that is no secret."""
+    sha256: str
+    """SHA-256 of the whole text, in hexadecimal."""
+    created_unix_s: float
 
 
 StoredT = TypeVar("StoredT", bound=StoredCredential)
@@ -51,26 +48,28 @@ class CredentialFile(Generic[StoredT]):
 
     Args:
         path: The file.
-        kind: Word for several of them, which is also the file's key: "keys".
+        stored: Their stored form.
+        subject: Its field that says what a credential is for: "key". The file has the fields of that value
+            beside the others, and all credentials under the plural.
+        of: Type of that field.
         mode: Mode of the file.
-        encode: Makes the JSON object of one, all its fields.
-        decode: Reads such an object; raises `ValueError`, `TypeError` or `KeyError` for damage.
     """
 
     def __init__(
         self,
         path: Path,
+        stored: type[StoredT],
         *,
-        kind: str,
+        subject: str,
+        of: type[Key | OperatorToken],
         mode: int,
-        encode: Callable[[StoredT], Mapping[str, object]],
-        decode: Callable[[Mapping[str, Any]], StoredT],
     ) -> None:
         self._path = path
-        self._kind = kind
+        self._stored = stored
+        self._subject = subject
+        self._plural = f"{subject}s"
+        self._names = tuple(field.name for field in fields(of))
         self._mode = mode
-        self._encode = encode
-        self._decode = decode
 
     def read(self) -> tuple[StoredT, ...]:
         """Return all credentials, the oldest first; none when there is no file.
@@ -88,14 +87,26 @@ class CredentialFile(Generic[StoredT]):
             document = decode_json(content)
             if document["format"] != _FORMAT:
                 raise StoreError(f"{path} was written by another release of the appliance")
-            return tuple(self._decode(entry) for entry in document[self._kind])
+            return tuple(map(self._decoded, document[self._plural]))
         except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise StoreError(f"{path} is damaged: remove it, and make new {self._kind}") from error
+            raise StoreError(
+                f"{path} is damaged: remove it, and make new {self._plural}"
+            ) from error
 
     def write(self, stored: Sequence[StoredT]) -> None:
         """Replace all credentials. Raises `StoreError`; the file is then as it was."""
-        document = {"format": _FORMAT, self._kind: [self._encode(one) for one in stored]}
+        document = {"format": _FORMAT, self._plural: [self._encoded(one) for one in stored]}
         write_file(self._path, json.dumps(document, indent=1) + "\n", mode=self._mode)
+
+    def _encoded(self, stored: StoredT) -> Mapping[str, object]:
+        entry = asdict(stored)
+        subject = entry.pop(self._subject)
+        return {"id": entry.pop("id"), **subject, **entry}
+
+    def _decoded(self, entry: Mapping[str, Any]) -> StoredT:
+        # A right or an expiry that is missing means damage, and is never the default.
+        subject = {name: entry[name] for name in self._names}
+        return from_json(self._stored, {**entry, self._subject: subject})
 
 
 def new_credential(prefix: str, taken: Collection[str]) -> tuple[str, str]:
@@ -134,20 +145,13 @@ def is_text_of(stored: StoredCredential | None, text: bytes) -> bool:
 
 KEY_FILE: Final = "keys.json"
 KEY_PREFIX: Final = "apl_"
-_KEY_MODE: Final = 0o640
-_KEY_FIELDS: Final = tuple(field.name for field in fields(Key))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StoredKey:
+class StoredKey(StoredCredential):
     """Stored form of a key."""
 
-    id: str
-    """Part of the key's text that is no secret."""
     key: Key
-    sha256: str
-    """SHA-256 of the whole text, in hexadecimal."""
-    created_unix_s: float
 
 
 class FileKeys:
@@ -193,44 +197,19 @@ def read_keys(path: Path) -> tuple[StoredKey, ...]:
 
 
 def _key_file(path: Path) -> CredentialFile[StoredKey]:
-    return CredentialFile(path, kind="keys", mode=_KEY_MODE, encode=_key_entry, decode=_stored_key)
-
-
-def _key_entry(stored: StoredKey) -> Mapping[str, object]:
-    key = stored.key
-    return {
-        "id": stored.id,
-        "name": key.name,
-        "sha256": stored.sha256,
-        "may_switch": key.may_switch,
-        "profiles": None if key.profiles is None else list(key.profiles),
-        "created_unix_s": stored.created_unix_s,
-    }
-
-
-def _stored_key(entry: Mapping[str, Any]) -> StoredKey:
-    # A right that is missing means damage, and is never the default.
-    key = {name: entry[name] for name in _KEY_FIELDS}
-    return from_json(StoredKey, {**entry, "key": key})
+    return CredentialFile(path, StoredKey, subject="key", of=Key, mode=0o640)
 
 
 TOKEN_FILE: Final = "tokens.json"  # noqa: S105 - a name
 TOKEN_PREFIX: Final = "apt_"  # noqa: S105 - not a secret
 USE_EVERY_S: Final = 600.0
-_TOKEN_MODE: Final = 0o600
-_TOKEN_FIELDS: Final = tuple(field.name for field in fields(OperatorToken))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StoredToken:
+class StoredToken(StoredCredential):
     """Stored form of a token."""
 
-    id: str
-    """Part of the token's text that is no secret."""
     token: OperatorToken
-    sha256: str
-    """SHA-256 of the whole text, in hexadecimal."""
-    created_unix_s: float
     created_by: str
     """Requester that made it, for people."""
     used_unix_s: float | None = None
@@ -241,12 +220,8 @@ class FileTokens:
     """Store of the tokens in a directory. One process writes it: the supervisor."""
 
     def __init__(self, directory: Path) -> None:
-        self._file: CredentialFile[StoredToken] = CredentialFile(
-            directory / TOKEN_FILE,
-            kind="tokens",
-            mode=_TOKEN_MODE,
-            encode=_token_entry,
-            decode=_stored_token,
+        self._file = CredentialFile(
+            directory / TOKEN_FILE, StoredToken, subject="token", of=OperatorToken, mode=0o600
         )
 
     def all(self) -> tuple[StoredToken, ...]:
@@ -292,21 +267,3 @@ def presented_id(text: str) -> str | None:
 def is_text_of_token(stored: StoredToken | None, text: str) -> bool:
     """Tell in constant time whether a text is that of a token; None: no token has its id."""
     return is_text_of(stored, text[: MOST_CHARACTERS + 1].encode(errors="replace"))
-
-
-def _token_entry(stored: StoredToken) -> Mapping[str, object]:
-    token = {name: getattr(stored.token, name) for name in _TOKEN_FIELDS}
-    return {
-        "id": stored.id,
-        **token,
-        "sha256": stored.sha256,
-        "created_unix_s": stored.created_unix_s,
-        "created_by": stored.created_by,
-        "used_unix_s": stored.used_unix_s,
-    }
-
-
-def _stored_token(entry: Mapping[str, Any]) -> StoredToken:
-    # An expiry that is missing means damage, and is never the default.
-    token = {name: entry[name] for name in _TOKEN_FIELDS}
-    return from_json(StoredToken, {**entry, "token": token})

@@ -12,19 +12,19 @@ import contextlib
 import json
 import os
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
 from appliance.model.errors import StoreError
-from appliance.model.json_reader import parse_object
+from appliance.model.json_reader import decode_json
 from appliance.model.names import unit_of
 from appliance.status.document import ProfileFileRow, ProfileFileState
 from appliance.switch.units.drift import DROP_IN_SUFFIX, start_digest
 from appliance.system.files.durable import read_regular, write_file
 from appliance.system.files.regular import Stamp, read_small_file, stamp
-from appliance.wire.json_values import Json, number_in, object_in, text_in
+from appliance.wire.typed_json import from_json
 
 FAULTS_FILE: Final = "faults.json"
 _SUFFIX: Final = ".toml"
@@ -37,10 +37,19 @@ _FAULTY: Final[ProfileFileState] = "faulty"
 _REMOVED: Final[ProfileFileState] = "removed"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Fault:
+    """Fault that apply found in a profile's file."""
+
+    sha256: str
+    """Digest of the file that has it."""
+    text: str
+
+
 def write_faults(directory: Path, profiles_dir: Path, errors: Mapping[str, str]) -> None:
     """Keep the faults that an apply found, by profile. Raises `StoreError`."""
     document = {
-        name: {"sha256": _digest(profiles_dir / f"{name}{_SUFFIX}"), "text": text}
+        name: asdict(_Fault(sha256=_digest(profiles_dir / f"{name}{_SUFFIX}"), text=text))
         for name, text in sorted(errors.items())
     }
     path, text = directory / FAULTS_FILE, json.dumps(document, indent=1) + "\n"
@@ -61,7 +70,7 @@ class ProfileDirectory:
         self._profiles_dir = profiles_dir
         self._faults_path = applied_dir / FAULTS_FILE
         self._listed: tuple[Stamp | None, frozenset[str] | None] = (None, None)
-        self._faults: tuple[Stamp | None, Json] = (None, {})
+        self._faults: tuple[Stamp | None, Mapping[str, _Fault]] = (None, {})
         self._digests: dict[str, tuple[Stamp | None, str]] = {}
 
     def rows(self, applied: Collection[str], edited: Collection[str]) -> list[ProfileFileRow]:
@@ -100,28 +109,29 @@ class ProfileDirectory:
         stems = (name.removesuffix(_SUFFIX) for name in names if name.endswith(_SUFFIX))
         return frozenset(stem for stem in stems if not stem.startswith("."))
 
-    def _read_faults(self) -> Json:
+    def _read_faults(self) -> Mapping[str, _Fault]:
         seen = stamp(self._faults_path)
         if seen is None:
             return {}
         if self._faults[0] != seen:
             try:
-                self._faults = seen, parse_object(read_small_file(self._faults_path, _MOST_BYTES))
+                document = decode_json(read_small_file(self._faults_path, _MOST_BYTES))
+                self._faults = seen, from_json(dict[str, _Fault], document)
             except (OSError, ValueError):
                 self._faults = seen, {}
         return self._faults[1]
 
-    def _fault(self, name: str, faults: Json) -> str:
+    def _fault(self, name: str, faults: Mapping[str, _Fault]) -> str:
         """Return the fault that apply found in a file that is still the same; empty: none."""
-        entry = object_in(faults, name)
-        if not entry:
+        fault = faults.get(name)
+        if fault is None:
             return ""
         path = self._profiles_dir / f"{name}{_SUFFIX}"
         seen = stamp(path)
         known = self._digests.get(name)
         if known is None or known[0] != seen:
             known = self._digests[name] = seen, _digest(path)
-        return text_in(entry, "text") if known[1] == text_in(entry, "sha256") else ""
+        return fault.text if known[1] == fault.sha256 else ""
 
 
 def _digest(path: Path) -> str:
@@ -216,10 +226,7 @@ class StartedUnits:
         return _Present(stamps=stamps, digest=digest, written_unix_s=written_ns / 1e9)
 
     def _keep(self) -> None:
-        document = {
-            name: {"started_unix_s": form.started_unix_s, "digest": form.digest}
-            for name, form in sorted(self._started.items())
-        }
+        document = {name: asdict(form) for name, form in sorted(self._started.items())}
         with contextlib.suppress(StoreError):  # Noted again by the next process of the supervisor.
             write_file(self._record, json.dumps(document))
 
@@ -227,15 +234,10 @@ class StartedUnits:
 def read_started(record: Path) -> dict[str, StartedForm]:
     """Return the noted forms by profile; none where the file is missing or damaged."""
     try:
-        document = parse_object(read_small_file(record, _MOST_RECORD_BYTES))
+        document = decode_json(read_small_file(record, _MOST_RECORD_BYTES))
+        return from_json(dict[str, StartedForm], document)
     except (OSError, ValueError):
         return {}
-    entries = {name: object_in(document, name) for name in document}
-    return {
-        name: StartedForm(started_unix_s=at_s, digest=text_in(entry, "digest"))
-        for name, entry in entries.items()
-        if (at_s := number_in(entry, "started_unix_s")) is not None
-    }
 
 
 def _drop_ins(folder: Path) -> list[Path]:
