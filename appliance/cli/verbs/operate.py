@@ -1,15 +1,21 @@
-"""Verbs that make a request to the supervisor: switch, start, stop, restart, hold."""
+"""Verbs that make a request to the supervisor: switch, start, stop, restart, hold, cancel, mark and uncommit.
+
+`switch -` alternates like ``cd -``: the targets of the newest switch that was done are where the box is, and the
+newest other set before it, which that switch stopped or an earlier one served, is where the box was.
+"""
 
 from __future__ import annotations
 
 from appliance.cli.arguments import Arguments
 from appliance.cli.box import places_of
+from appliance.cli.failures import CliError
 from appliance.cli.paths import Places, watch_names
 from appliance.cli.terminal import Streams
 from appliance.model.errors import StoreError, UnreachableError
 from appliance.model.names import HOLD_UNIT, unit_of
-from appliance.wire.client import Conversation
+from appliance.wire.client import Conversation, ask
 from appliance.wire.control import Exit
+from appliance.wire.control_events import MOST_OPERATIONS, OperationsRequest
 from appliance.wire.control_requests import (
     CONTROL,
     CancelRequest,
@@ -22,18 +28,17 @@ from appliance.wire.control_requests import (
     SwitchRequest,
     UncommitRequest,
 )
+from appliance.wire.json_values import Json, objects_in, text_in, texts_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 
 def run_switch(arguments: Arguments, streams: Streams) -> int:
     """Switch to one profile or to several together, or print what a switch would do."""
     names = list(dict.fromkeys(arguments.names))
     if "-" in names:
-        from appliance.cli.previous_profiles import previous_profiles  # noqa: PLC0415 - few switches
-
         names = previous_profiles(names, places_of(arguments).control_socket)
     request = SwitchRequest.to(
         names,
@@ -129,3 +134,41 @@ def _without_supervisor(
     if not by_hand:
         return error
     return UnreachableError(f"{error} (or, without it: {by_hand})")
+
+
+def previous_profiles(words: Sequence[str], control_socket: str) -> list[str]:
+    """Return the profiles that were switched from last, which ``-`` stands for among `words`.
+
+    Raises:
+        CliError: no such switch is on record, or there are names beside the ``-``.
+        UnreachableError: the supervisor does not answer.
+    """
+    if len(words) > 1:
+        text = '"-" stands for all that were switched from: appliance switch --help'
+        raise CliError(text, Exit.USAGE)
+    details = ask(CONTROL, control_socket, OperationsRequest(MOST_OPERATIONS)).details
+    names = previous_set(objects_in(details, "operations"))
+    if not names:
+        raise CliError(
+            "no switch from another profile is on record: appliance operations",
+            Exit.NO_SUCH_PROFILE,
+        )
+    return list(names)
+
+
+def previous_set(rows: Sequence[Json]) -> Sequence[str]:
+    """Return the profiles in the rows of operations, newest first; empty: there are none."""
+    places = _sets(rows)
+    here = next(places, ())
+    return next((place for place in places if {*place} != {*here}), ())
+
+
+def _sets(rows: Sequence[Json]) -> Iterator[Sequence[str]]:
+    """Yield the sets to which the box went, newest first, with that which each switch stopped."""
+    for row in rows:
+        target = texts_in(row, "target")
+        if text_in(row, "kind") != "switch" or text_in(row, "outcome") != "done" or not target:
+            continue
+        yield target
+        if stopped := [name for name in texts_in(row, "profiles") if name not in target]:
+            yield stopped

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from appliance.cli.previous_profiles import previous_set
+from appliance.cli.verbs.operate import previous_set
 from tests.fakes.cli_box import CliBox
 from tests.fakes.control_server import FakeSupervisor, Story
 from tests.fakes.profiles import applied
