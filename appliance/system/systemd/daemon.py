@@ -279,4 +279,4 @@ def program_identifier() -> str:
 
 def identifier_of(module: str) -> str:
     """Return the identifier of a daemon by its module, as its unit has it in ``SyslogIdentifier=``."""
-    return module.removesuffix(".__main__").replace(".", "-")
+    return module.removesuffix(".__main__").replace(".helpers", "").replace(".", "-")

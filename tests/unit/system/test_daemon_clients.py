@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from appliance.auditor.listener_audit import audit_listeners
-from appliance.checker.process import answer
+from appliance.helpers.auditor import audit_listeners
+from appliance.helpers.checker import answer
 from appliance.model.alerts import Message, MessageAction, SendOutcome, SendResult, Severity
 from appliance.model.errors import ApplianceError, BusyError, UnreachableError
 from appliance.model.targets import TargetStanding

@@ -20,7 +20,7 @@ SERVE = """
 import sys
 sys.path.insert(0, {root!r})
 from appliance.system.systemd.activation import serve_activated
-from appliance.checker.process import answer
+from appliance.helpers.checker import answer
 from appliance.wire.helpers import CHECK
 sys.exit(serve_activated({unit!r}, CHECK, answer, idle_s=0.3))
 """
@@ -92,11 +92,11 @@ def test_without_its_socket_it_says_so(listener: socket.socket) -> None:
     assert errors == f"<3>{UNIT} passed no socket: systemctl start {UNIT}\n"
 
 
-@pytest.mark.parametrize("room", ["auditor", "checker"])
-def test_a_small_daemon_starts_soon(room: str) -> None:
+@pytest.mark.parametrize("module", ["auditor", "checker"])
+def test_a_small_daemon_starts_soon(module: str) -> None:
     """Each start is a process that somebody waits for: it imports what it needs, in 120 ms of CPU time."""
     program = (
-        f"import sys, time; sys.path.insert(0, {str(ROOT)!r}); import appliance.{room}.process;"
+        f"import sys, time; sys.path.insert(0, {str(ROOT)!r}); import appliance.helpers.{module};"
         " print(time.process_time()); print(*sys.modules)"
     )
     runs = [

@@ -119,7 +119,7 @@ def test_notices_wait_until_this_is_the_main_process(
 
 
 UNITS = Path(__file__).parents[4] / "units"
-DAEMON = re.compile(r"^ExecStart=\S+ -I -m (appliance\.[a-z]+)$", re.MULTILINE)
+DAEMON = re.compile(r"^ExecStart=\S+ -I -m (appliance\.(?:helpers\.)?[a-z]+)$", re.MULTILINE)
 IDENTIFIER = re.compile(r"^SyslogIdentifier=(\S+)$", re.MULTILINE)
 
 

@@ -1,7 +1,10 @@
-"""Audit of listening TCP sockets: those of every backend's processes, and of processes that are named.
+"""Auditor: finds listening TCP sockets, those of every backend's processes and of processes that are named.
+
+It alone may look at the sockets of every process, and it makes none of its own: ``python -m appliance.helpers.auditor``
+answers on audit.sock (`appliance.wire.helpers`), and leaves when no question comes any more.
 
 A socket is found by its number: the kernel's tables of a network namespace list the listening ones,
-and the links in /proc/PID/fd tell which a process has open. Each socket is told once. A process that ends
+and the links in /proc/PID/fd tell which a process has open. Each socket is reported once. A process that ends
 meanwhile, or closes a descriptor, is no error.
 
 A process may hold a socket of the box and be in a namespace of its own, so the box's table counts
@@ -9,17 +12,22 @@ for every process.
 """
 
 import os
+import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
 from appliance.model.errors import ApplianceError
+from appliance.model.names import AUDIT_SOCKET_UNIT
 from appliance.system.kernel.processes import HoldingProcess, backend_unit, control_group, pids
 from appliance.system.kernel.tcp_listeners import TcpListener, open_sockets, tcp_listeners
 from appliance.system.kernel.text_files import PROC
-from appliance.wire.helpers import Listener
+from appliance.system.systemd.activation import serve_activated
+from appliance.wire.conversation import ResultEvent
+from appliance.wire.helpers import AUDIT, AuditEvent, AuditRequest, Listener, encode_listeners
+from appliance.wire.server import Peer
 
 _WITHIN_S: Final = 2.0
 _MOST_DESCRIPTORS: Final = 1 << 18
@@ -149,3 +157,18 @@ def _namespace(pid: int) -> str:
         return os.readlink(f"{PROC}/{pid}/ns/net")  # noqa: PTH115 - milliseconds of pathlib
     except OSError:
         return ""
+
+
+async def answer(request: AuditRequest, _: Peer) -> AsyncGenerator[AuditEvent, None]:
+    """Yield the listening sockets. Raises `ApplianceError`."""
+    report = audit_listeners(request.pids)
+    yield ResultEvent(details=encode_listeners(report.listeners, truncated=report.truncated))
+
+
+def main() -> int:
+    """Run the auditor; returns its exit status."""
+    return serve_activated(AUDIT_SOCKET_UNIT, AUDIT, answer)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

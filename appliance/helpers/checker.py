@@ -1,23 +1,33 @@
-"""Check of a URL: one GET, whose status tells whether a service is up.
+"""Checker: tells by one GET whether a service is up, on other machines too.
+
+It holds no credential and no state: ``python -m appliance.helpers.checker`` answers on check.sock
+(`appliance.wire.helpers`), and leaves when no question comes any more.
 
 Redirects are not followed: a service that only points elsewhere is not up, and an answer must not choose
 an address that is asked. Certificates are verified by the authorities of the box. Of an answer the status
-line alone is looked at; up to `_MOST_BYTES` of the rest are read and dropped, so that the other side
-can end in good order.
+line alone is looked at, other than a library for HTTP would (docs/decisions/080); up to `_MOST_BYTES` of the
+rest are read and dropped, so that the other side can end in good order.
 """
 
 import asyncio
 import contextlib
 import ssl
-from collections.abc import Sequence
+import sys
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
 
 from appliance import __version__
 from appliance.model.errors import BadRequestError
+from appliance.model.names import CHECK_SOCKET_UNIT
+from appliance.model.service_lines import CheckTally
 from appliance.system.name_lookup import NameLookup, NameLookupError
-from appliance.wire.helpers import CheckResult
+from appliance.system.systemd.activation import serve_activated
+from appliance.system.systemd.daemon import Readiness
+from appliance.wire.conversation import ResultEvent
+from appliance.wire.helpers import CHECK, CheckEvent, CheckRequest, CheckResult
+from appliance.wire.server import Peer
 
 _MOST_BYTES: Final = 64 << 10
 _MOST_URL: Final = 1024
@@ -203,3 +213,25 @@ def _certificate_phrase(code: int) -> str:
     if code == _EXPIRED:
         return "certificate expired"
     return "certificate of another name" if code in _OTHER_NAME else _CERTIFICATE
+
+
+_checker = UrlChecker(NameLookup())
+_tally = CheckTally()
+_readiness = Readiness()
+
+
+async def answer(request: CheckRequest, _: Peer) -> AsyncGenerator[CheckEvent, None]:
+    """Yield the outcome of a check. Raises `BadRequestError`."""
+    result = await _checker.check(request.url, request.timeout_s)
+    _tally.count(request.url, is_up=result.up)
+    _readiness.tell(_tally.line())
+    yield ResultEvent(details=result.fields())
+
+
+def main() -> int:
+    """Run the checker; returns its exit status."""
+    return serve_activated(CHECK_SOCKET_UNIT, CHECK, answer)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

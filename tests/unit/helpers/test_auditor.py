@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from appliance.auditor.listener_audit import audit_listeners
+from appliance.helpers.auditor import audit_listeners
 from appliance.model.errors import ApplianceError
 from appliance.system.kernel.processes import backend_unit
 from appliance.wire.helpers import Listener

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from appliance.checker.url_check import UrlChecker
+from appliance.helpers.checker import UrlChecker
 from appliance.model.errors import BadRequestError
 from appliance.system.name_lookup import NameLookup, NameLookupError
 from appliance.wire.helpers import CheckResult, decode_check
