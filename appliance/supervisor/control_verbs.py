@@ -4,6 +4,7 @@ import logging
 import socket
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing
+from dataclasses import asdict
 from typing import Any, assert_never
 
 from appliance.model.claims import claim_on
@@ -291,6 +292,7 @@ class ControlVerbs:
             }
             for f in found
         ]
+        estimates = await self._supervisor.estimates(operation)
         return ResultEvent(
             exit=Exit.FAILED if refused else Exit.OK,
             outcome="rehearsed",
@@ -298,7 +300,7 @@ class ControlVerbs:
             details={
                 "plan": plan,
                 "findings": findings,
-                "estimates": await self._supervisor.estimates(operation),
+                "estimates": {name: asdict(row) for name, row in estimates.items()},
             },
         )
 

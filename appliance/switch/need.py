@@ -16,7 +16,7 @@ source           where the figure comes from, best first
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
-from typing import Final, TypedDict
+from typing import Final
 
 from appliance.model.amounts import size
 from appliance.model.memory import DeviceMemory, GpuState
@@ -226,31 +226,18 @@ def _ram(
     return Source.UNKNOWN, None
 
 
-class PartsRow(TypedDict):
-    """Parts of the memory in one place."""
-
-    weights_bytes: int
-    """Weights, with those of a projector and of a draft model."""
-    cache_bytes: int
-    """Keys and values of every token of the context."""
-    state_bytes: int
-    """Recurrent states, which do not grow with the context."""
-    compute_bytes: int
-    """Buffers for one batch, and libraries: an allowance."""
-    checkpoints_bytes: int
-    """Checkpoints of requests, once all of them are taken."""
-
-
-class PlacedParts(TypedDict):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacedParts:
     """Parts of the memory in each place."""
 
-    vram: PartsRow
+    vram: MemoryParts
     """Parts on all GPUs together."""
-    gpus: Mapping[str, PartsRow]
+    gpus: Mapping[str, MemoryParts]
     """Parts by the index of each GPU; empty: the GPUs are not known."""
-    ram: PartsRow
+    ram: MemoryParts
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AlternativeRow(PlacedParts):
     """Parts with one setting of the profile changed."""
 
@@ -259,14 +246,15 @@ class AlternativeRow(PlacedParts):
     """Change as the profile would have it."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EstimateRow(PlacedParts):
     """Estimate of a profile from the headers of its model."""
 
     least_vram_bytes: int
     """Bytes with less than which the model can never run on its GPUs."""
-    notes: list[str]
+    notes: tuple[str, ...]
     """Phrases that say what the figures leave out or round up."""
-    alternatives: list[AlternativeRow]
+    alternatives: tuple[AlternativeRow, ...]
 
 
 def estimate_row(applied: Applied, devices: Sequence[DeviceMemory]) -> EstimateRow | None:
@@ -281,46 +269,34 @@ def estimate_row(applied: Applied, devices: Sequence[DeviceMemory]) -> EstimateR
         return None
     requirement = requirement_of(applied)
     ours = used(requirement, [d for d in devices if d.state is GpuState.OK])
-    return {
-        **_placed(requirement, ours, estimate.vram, estimate.ram),
-        "least_vram_bytes": estimate.least_vram_bytes,
-        "notes": list(estimate.notes),
-        "alternatives": [
-            {
-                **_placed(requirement, ours, one.vram, one.ram),
-                "change": one.change,
-                "setting": one.setting,
-            }
+    return EstimateRow(
+        vram=estimate.vram,
+        gpus=_spread(requirement, ours, estimate.vram),
+        ram=estimate.ram,
+        least_vram_bytes=estimate.least_vram_bytes,
+        notes=estimate.notes,
+        alternatives=tuple(
+            AlternativeRow(
+                vram=one.vram,
+                gpus=_spread(requirement, ours, one.vram),
+                ram=one.ram,
+                change=one.change,
+                setting=one.setting,
+            )
             for one in estimate.alternatives
-        ],
-    }
+        ),
+    )
 
 
-def _placed(
-    requirement: MemoryRequirement,
-    ours: Sequence[DeviceMemory],
-    vram: MemoryParts,
-    ram: MemoryParts,
-) -> PlacedParts:
-    spread = {name: parts_of(requirement, count, ours) for name, count in _bytes(vram).items()}
-    gpus = {
-        str(device.index): _row(
-            MemoryParts(**{name: parts[place] for name, parts in spread.items()})
-        )
-        for place, device in enumerate(ours)
-    }
-    return {"vram": _row(vram), "gpus": gpus if vram.total_bytes else {}, "ram": _row(ram)}
-
-
-def _bytes(parts: MemoryParts) -> dict[str, int]:
-    return {one.name: getattr(parts, one.name) for one in fields(parts)}
-
-
-def _row(parts: MemoryParts) -> PartsRow:
+def _spread(
+    requirement: MemoryRequirement, ours: Sequence[DeviceMemory], vram: MemoryParts
+) -> Mapping[str, MemoryParts]:
+    """Return the parts on each GPU; empty: none are there."""
+    if not vram.total_bytes:
+        return {}
+    counts = {each.name: getattr(vram, each.name) for each in fields(vram)}
+    spread = {name: parts_of(requirement, count, ours) for name, count in counts.items()}
     return {
-        "weights_bytes": parts.weights_bytes,
-        "cache_bytes": parts.cache_bytes,
-        "state_bytes": parts.state_bytes,
-        "compute_bytes": parts.compute_bytes,
-        "checkpoints_bytes": parts.checkpoints_bytes,
+        str(device.index): MemoryParts(**{name: parts[place] for name, parts in spread.items()})
+        for place, device in enumerate(ours)
     }

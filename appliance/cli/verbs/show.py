@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
@@ -49,7 +50,8 @@ def run(arguments: Arguments, streams: Streams) -> int:
     row = row_of(document, applied.name)
     devices = _devices(document)
     need = _need(applied, places, document, devices)
-    estimate = estimate_row(applied, devices)
+    parts = estimate_row(applied, devices)
+    estimate = None if parts is None else asdict(parts)
     if arguments.json:
         plain = {
             **row,

@@ -6,7 +6,7 @@ the estimate counts as if it were declared. An engine that takes a share of each
 free, and the estimate has to fit into it.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -23,7 +23,7 @@ from appliance.switch.memory import fit
 from appliance.switch.memory.fit import Shortfall
 from appliance.switch.memory.requirement import MemoryRequirement, has_sizes
 from appliance.switch.memory_findings import NOWHERE, Leaving, prediction_of
-from appliance.switch.need import EstimateRow, PartsRow, estimate_row, requirement_of
+from appliance.switch.need import EstimateRow, estimate_row, requirement_of
 
 _REST_SHARE: Final = 16
 """Part of RAM that a proposal leaves to the rest of the box: one sixteenth."""
@@ -181,27 +181,12 @@ def place_lines(judged: Judged, box: ProposalBox) -> Iterator[str]:
     if judged.row is None:
         return
     free = {str(device.index): device.free_bytes for device in box.devices}
-    for index, row in judged.row["gpus"].items():
-        yield f"GPU {index} {parts_text(_parts(row))}; free {size(free.get(index, 0))}"
-    if not judged.row["gpus"]:
-        yield from _together(judged.row["vram"])
-    yield f"RAM {parts_text(_parts(judged.row['ram']))}; free {size(box.host.available_bytes)}"
-
-
-def _together(vram: PartsRow) -> Iterator[str]:
-    parts = _parts(vram)
-    if any(parts.values()):
-        yield f"GPUs {parts_text(parts)}; this box has none"
-
-
-def _parts(row: PartsRow) -> Mapping[str, int]:
-    return {
-        "weights": row["weights_bytes"],
-        "cache": row["cache_bytes"],
-        "state": row["state_bytes"],
-        "compute": row["compute_bytes"],
-        "checkpoints": row["checkpoints_bytes"],
-    }
+    for index, parts in judged.row.gpus.items():
+        yield f"GPU {index} {parts_text(dict(parts.named()))}; free {size(free.get(index, 0))}"
+    vram, ram = judged.row.vram, judged.row.ram
+    if not judged.row.gpus and vram.total_bytes:
+        yield f"GPUs {parts_text(dict(vram.named()))}; this box has none"
+    yield f"RAM {parts_text(dict(ram.named()))}; free {size(box.host.available_bytes)}"
 
 
 def shortfall_text(judged: Judged) -> str:

@@ -858,5 +858,5 @@ async def test_a_rehearsal_tells_the_parts_of_the_need() -> None:
             operation, _found = await supervisor.rehearse(request)
             rows = await supervisor.estimates(operation)
             row = rows.get(name)
-            ram = None if row is None else row["ram"]
-            assert told == (ram and [ram["weights_bytes"], ram["cache_bytes"]])
+            ram = None if row is None else row.ram
+            assert told == (ram and [ram.weights_bytes, ram.cache_bytes])

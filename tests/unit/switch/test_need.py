@@ -286,26 +286,26 @@ def test_parts_are_spread_like_the_whole() -> None:
     """Each part by the split of the profile, in the alternative too."""
     row = estimate_row(with_estimate(), (device(0), device(1), device(2)))
     assert row is not None
-    assert list(row["gpus"]) == ["0", "1"]
-    assert row["gpus"]["0"]["weights_bytes"] == 6 * GIB
-    assert row["gpus"]["1"]["cache_bytes"] == GIB
-    assert row["vram"]["weights_bytes"] == 8 * GIB
-    assert row["ram"]["checkpoints_bytes"] == 2 * GIB
-    assert row["least_vram_bytes"] == 8 * GIB
-    assert row["notes"] == ["compute buffers guessed"]
-    (half,) = row["alternatives"]
-    assert (half["change"], half["setting"]) == ("half-context", "ctx = 8192")
-    assert half["gpus"]["0"]["cache_bytes"] == 3 * GIB // 2
+    assert list(row.gpus) == ["0", "1"]
+    assert row.gpus["0"].weights_bytes == 6 * GIB
+    assert row.gpus["1"].cache_bytes == GIB
+    assert row.vram.weights_bytes == 8 * GIB
+    assert row.ram.checkpoints_bytes == 2 * GIB
+    assert row.least_vram_bytes == 8 * GIB
+    assert row.notes == ("compute buffers guessed",)
+    (half,) = row.alternatives
+    assert (half.change, half.setting) == ("half-context", "ctx = 8192")
+    assert half.gpus["0"].cache_bytes == 3 * GIB // 2
 
 
 def test_gpus_that_are_not_known_are_left_out() -> None:
     """GPUs that are not known, and those of a model in main memory alone, have no row."""
     unknown = estimate_row(with_estimate(), ())
     assert unknown is not None
-    assert unknown["gpus"] == {}
+    assert unknown.gpus == {}
     in_ram = estimate_row(with_estimate(vram=MemoryParts()), (device(0), device(1)))
     assert in_ram is not None
-    assert in_ram["gpus"] == {}
+    assert in_ram.gpus == {}
 
 
 def test_estimate_without_parts_has_no_row() -> None:
