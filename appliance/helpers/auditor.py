@@ -33,7 +33,7 @@ _WITHIN_S: Final = 2.0
 _MOST_DESCRIPTORS: Final = 1 << 18
 _MOST_ROWS: Final = 1 << 14
 """Listening sockets of one namespace."""
-_MOST_TOLD: Final = 1000
+_MOST_REPORTED: Final = 1000
 """Listeners of an answer, which has to fit into one event."""
 _CHECK_EVERY: Final = 64
 """Descriptors between two looks at the clock."""
@@ -47,16 +47,16 @@ class AuditReport:
 
     listeners: tuple[Listener, ...]
     truncated: bool
-    """Whether there was more than an audit looks at, or tells."""
+    """Whether there was more than an audit looks at, or reports."""
 
 
 def audit_listeners(
-    asked: Sequence[int], *, within_s: float = _WITHIN_S, init: int = 1
+    named: Sequence[int], *, within_s: float = _WITHIN_S, init: int = 1
 ) -> AuditReport:
-    """Return the listening sockets of backends, and of the processes that are asked for.
+    """Return the listening sockets of backends, and of other processes that are named.
 
     Args:
-        asked: Process ids besides the backends' own.
+        named: Process ids besides the backends' own.
         within_s: Longest time; what is not looked at then is missing.
         init: A process in the network namespace of the box.
 
@@ -68,7 +68,7 @@ def audit_listeners(
         audit.look_at(pid, unit)
         if audit.truncated:
             break
-    for pid in dict.fromkeys(asked):
+    for pid in dict.fromkeys(named):
         audit.look_at(pid)
     return AuditReport(listeners=tuple(audit.found), truncated=audit.truncated)
 
@@ -88,8 +88,8 @@ class _Audit:
         self.truncated = False
         self._deadline_s = deadline_s
         self._descriptors = 0
-        self._told: set[int] = set()
-        """Numbers of the sockets that were told."""
+        self._reported: set[int] = set()
+        """Numbers of the sockets that were reported."""
         self._tables: dict[str, _Table] = {}
         """Listening sockets by number, for each network namespace."""
         box = _namespace(init)
@@ -111,11 +111,11 @@ class _Audit:
             listener = self._box_table.get(number)
             of_box = listener is not None
             listener = listener or own.get(number)
-            if listener is not None and number not in self._told:
-                self._told.add(number)
-                self._tell(listener, pid, unit, of_box=of_box)
+            if listener is not None and number not in self._reported:
+                self._reported.add(number)
+                self._report(listener, pid, unit, of_box=of_box)
 
-    def _tell(self, listener: TcpListener, pid: int, unit: str | None, *, of_box: bool) -> None:
+    def _report(self, listener: TcpListener, pid: int, unit: str | None, *, of_box: bool) -> None:
         process = HoldingProcess(pid)
         found = Listener(
             address=listener.address,
@@ -125,13 +125,13 @@ class _Audit:
             unit=process.unit if unit is None else unit,
             is_reachable=of_box and not listener.is_loopback,
         )
-        if len(self.found) < _MOST_TOLD:
+        if len(self.found) < _MOST_REPORTED:
             self.found.append(found)
         else:
             self.truncated = True
 
     def _is_spent(self) -> bool:
-        """Count a descriptor; tell whether the audit has cost as much as it may."""
+        """Count a descriptor; say whether the audit has cost as much as it may."""
         self._descriptors += 1
         if self._descriptors % _CHECK_EVERY == 0:
             late = time.monotonic() > self._deadline_s

@@ -12,7 +12,7 @@ import pytest
 
 from appliance.model.alerts import Message, SendOutcome, SendResult, Severity
 from appliance.model.targets import Target, Targets
-from appliance.notifier.notify_verbs import NotifyVerbs
+from appliance.notifier.process import NotifyVerbs
 from appliance.system.daemon_clients import NotifyClient
 from appliance.wire.async_client import open_conversation
 from appliance.wire.conversation import ErrorEvent
