@@ -20,7 +20,7 @@ from appliance.model.profile import (
     Handling,
     Need,
 )
-from appliance.profiles.foreign.server_command import DispositionKind, PartKind
+from appliance.profiles.foreign.server_command import Disposition
 from appliance.speed.bench_comparison import Winner
 from appliance.speed.bench_plan import Workload
 from appliance.speed.bench_rows import LevelRates, RequestRow
@@ -280,19 +280,6 @@ class LintDocument(TypedDict):
     """Reason why the GPUs could not be read; None: they were, or nobody had to."""
 
 
-class ImportedPart(TypedDict):
-    """Part of a configuration, and what became of it."""
-
-    part: PartKind
-    text: str
-    """Part as it was written, without secrets."""
-    outcome: DispositionKind
-    reason: str | None
-    """Reason why it has another form, or is not there; None: it is as it was."""
-    key: str | None
-    """Key of the profile that has it; None: none has."""
-
-
 class ImportedProfile(TypedDict):
     """Profile that a configuration gives."""
 
@@ -302,7 +289,7 @@ class ImportedProfile(TypedDict):
     """Path of the file that was written; None: none was."""
     text: str
     """Text of the profile."""
-    parts: list[ImportedPart]
+    parts: list[Disposition]
     warnings: NotRequired[list[str]]
     """Sentences about what would keep it from starting here."""
 

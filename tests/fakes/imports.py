@@ -60,7 +60,7 @@ def fates(
     draft: ProfileDraft, outcome: DispositionKind, part: PartKind | None = None
 ) -> dict[str, str]:
     """Return the reasons of the parts that had one outcome, by their texts."""
-    return {d.text: d.reason for d in draft.of(outcome) if part in {None, d.part}}
+    return {d.text: d.reason or "" for d in draft.of(outcome) if part in {None, d.part}}
 
 
 def is_counted(disposition: Disposition) -> bool:

@@ -82,7 +82,7 @@ def test_a_fault_of_an_import_is_bounded(text: str, name: str) -> None:
         told = [str(error)]
     else:
         told = [part for refusal in found.refusals for part in (refusal.origin, refusal.reason)]
-        told += [d.reason for draft in found.drafts for d in draft.dispositions]
+        told += [d.reason or "" for draft in found.drafts for d in draft.dispositions]
         assert told
     assert max(map(len, told)) <= MOST_TOLD
 

@@ -7,7 +7,7 @@ standard error.
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
@@ -172,16 +172,7 @@ def _document(report: ImportReport, paths: dict[str, Path]) -> dict[str, object]
                 "source": file.draft.origin,
                 "file": str(path) if (path := paths.get(file.draft.name)) else None,
                 "text": file.text,
-                "parts": [
-                    {
-                        "part": d.part,
-                        "text": d.text,
-                        "outcome": d.outcome,
-                        "reason": d.reason or None,
-                        "key": d.place or None,
-                    }
-                    for d in file.draft.dispositions
-                ],
+                "parts": [asdict(part) for part in file.draft.dispositions],
                 "warnings": list(report.warnings[file.draft.name]),
             }
             for file in report.files

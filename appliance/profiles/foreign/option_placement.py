@@ -180,9 +180,7 @@ class OptionPlacement:
         if option.source:
             text = f"{option.source}: {text}"
         self.fates.append(
-            Disposition(
-                part=PartKind.OPTION, text=text, outcome=outcome, reason=reason, place=place
-            )
+            Disposition(part=PartKind.OPTION, text=text, outcome=outcome, reason=reason, key=place)
         )
 
     def located(self, option: str, word: Argument) -> Argument:

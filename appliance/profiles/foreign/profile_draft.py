@@ -136,7 +136,7 @@ def _dropped(
 ) -> tuple[Disposition, ...]:
     return tuple(
         replace(d, outcome=DispositionKind.DROPPED, reason=reason)
-        if d.outcome is not DispositionKind.DROPPED and d.place == place
+        if d.outcome is not DispositionKind.DROPPED and d.key == place
         else d
         for d in dispositions
     )

@@ -135,7 +135,7 @@ def _fate(
 ) -> Disposition:
     shown = HIDDEN if SECRET.search(name) else value.text
     return Disposition(
-        part=PartKind.VARIABLE, text=f"{name}={shown}", outcome=outcome, reason=reason, place=place
+        part=PartKind.VARIABLE, text=f"{name}={shown}", outcome=outcome, reason=reason, key=place
     )
 
 
@@ -254,8 +254,8 @@ class _Drafting:
     def _place_not_needed(self, place: str, reason: str) -> None:
         """Record the reason why a key that was placed is not needed after all."""
         for index, fate in enumerate(self._placed.fates):
-            if fate.place == place:
-                changed = replace(fate, outcome=DispositionKind.CHANGED, reason=reason, place="")
+            if fate.key == place:
+                changed = replace(fate, outcome=DispositionKind.CHANGED, reason=reason, key=None)
                 self._placed.fates[index] = changed
 
     def _place_model(self) -> None:
@@ -397,7 +397,7 @@ class _Drafting:
                     part=PartKind.SETTING,
                     text=f"{name.partition('.')[2]}={value}",
                     outcome=DispositionKind.CARRIED,
-                    place=f"[unit] {name}",
+                    key=f"[unit] {name}",
                 )
             )
 

@@ -65,18 +65,19 @@ class Disposition:
 
     part: PartKind
     text: str
-    """The part as it was written, on one line."""
+    """Part as it was written, on one line and without secrets."""
     outcome: DispositionKind
-    reason: str = ""
-    """Reason why it is in another form or not there; empty: it is as it was."""
-    place: str = ""
-    """Key of the profile that has it, such as ``[vllm] dtype``; empty: no key."""
+    reason: str | None = None
+    """Reason why it has another form, or is not there; None: it is as it was."""
+    key: str | None = None
+    """Key of the profile that has it, such as ``[vllm] dtype``; None: none has."""
 
     def __post_init__(self) -> None:
         """Cut the part: a long one would stand in every profile that is made of its source."""
         if len(self.text) > MOST_SHOWN:
             object.__setattr__(self, "text", f"{self.text[:MOST_SHOWN]}…")
-        object.__setattr__(self, "reason", abridged(self.reason))
+        object.__setattr__(self, "reason", abridged(self.reason) if self.reason else None)
+        object.__setattr__(self, "key", self.key or None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -91,7 +91,7 @@ def test_what_is_carried_reaches_the_engine_with_the_same_value() -> None:
                 (_key(engine, o.name), value.text) for o in options for value in o.values
             )
             for disposition in draft.of(DispositionKind.CARRIED):
-                key = disposition.place
+                key = disposition.key or ""
                 value = disposition.text.replace("=", " ").rpartition(" ")[2]
                 is_plain = (
                     key and key not in OTHERWISE and not key.startswith((EXTRA_ARGS, "[env]"))
