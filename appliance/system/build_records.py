@@ -46,7 +46,7 @@ def current_build(path: str, program: str, *, certain: bool = False) -> EngineBu
         certain: Only if this process can see that; else also where it may not look.
 
     Returns:
-        None: nobody has asked since the last change.
+        None: the program was not run for an answer since its last change.
     """
     record = read_record(path)
     if record is None:
@@ -68,10 +68,10 @@ class CurrentBuilds:
         self._directory = directory
         self._known: dict[tuple[str, str], EngineBuild | None] = {}
         self._others: dict[str, list[str]] | None = None
-        """Paths of the records by program; None: nobody has needed them yet."""
+        """Paths of the records by program; None: they were not needed yet."""
 
     def of(self, applied: Applied) -> EngineBuild | None:
-        """Return the build of a profile's engine; None: nobody has asked since its files changed."""
+        """Return the build of a profile's engine; None: its program was not run for an answer since its files changed."""
         key = applied.name, applied.binary
         if key not in self._known:
             path = f"{self._directory}/{applied.name}.json"

@@ -65,7 +65,7 @@ class FileCommitment:
         await asyncio.to_thread(self._reserve, writes)
 
     async def release(self) -> None:
-        """Remove reserved files that were not used; where there are none no thread is asked."""
+        """Remove reserved files that were not used; without such files no thread is started."""
         if is_reserved(self._active) or is_reserved(self._hold):
             await asyncio.to_thread(self._release)
 
@@ -77,7 +77,7 @@ class FileCommitment:
         """Replace the hold; None removes it. Raises `StoreError`."""
         if until is not None:
             await asyncio.to_thread(_put, self._hold, _hold_text(until))
-        elif is_there(self._hold):  # else no thread is asked, and no directory synced (3.7 ms)
+        elif is_there(self._hold):  # else no thread is started, and no directory synced (3.7 ms)
             await asyncio.to_thread(remove_file, self._hold)
 
     def _reserve(self, writes: Writes) -> None:

@@ -59,9 +59,9 @@ class TokenOwners:
         """Return the operator for whom a token stands at this moment.
 
         Raises:
-            PermissionDeniedError: it stands for nobody.
+            PermissionDeniedError: the token stands for no operator.
             BusyError: it is wrong, and too many wrong tokens with its id came lately.
-            UnreachableError: the supervisor does not answer, so nobody can act.
+            UnreachableError: the supervisor does not answer, so no operator can act.
         """
         request = TokenOwnerRequest(token)
         try:
@@ -83,8 +83,8 @@ class TokenOwners:
 
     async def is_any_usable(self) -> bool:
         """Tell whether somebody can act by a token at this moment. Raises `ApplianceError`."""
-        told = await details_of(STATUS, self._path, AnyTokenRequest(), within_s=WITHIN_S)
-        return told.get("usable") is True
+        details = await details_of(STATUS, self._path, AnyTokenRequest(), within_s=WITHIN_S)
+        return details.get("usable") is True
 
 
 DEADLINE_S: Final = 45.0
@@ -185,19 +185,19 @@ class AuditClient:
     async def listeners(self, pids: Sequence[int]) -> tuple[Listener, ...] | None:
         """Return the listening sockets of backends and of processes; None: the auditor does not answer.
 
-        Where the auditor found more than it tells, those that it told.
+        Where the auditor found more than it sends, the part that it has sent.
         """
         request = ListenersRequest(tuple(pids))
         try:
             details = await details_of(AUDIT, self._path, request, within_s=self._patience_s)
             found, truncated = decode_listeners(details)
         except (ApplianceError, ValueError) as error:
-            self._tell(f"listening sockets are not known: {error}")
+            self._note(f"listening sockets are not known: {error}")
             return None
-        self._tell("the auditor tells a part of the listening sockets alone" if truncated else "")
+        self._note("the auditor tells a part of the listening sockets alone" if truncated else "")
         return found
 
-    def _tell(self, trouble: str) -> None:
+    def _note(self, trouble: str) -> None:
         """Log a trouble when it begins, not each time."""
         if trouble and trouble != self._trouble:
             _log.warning("%s", trouble)

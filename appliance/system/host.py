@@ -95,7 +95,7 @@ class LinuxHost:
         return replace(facts, model=model, model_problem=problem)
 
     async def build(self, applied: Applied, *, certain: bool = False) -> EngineBuild | None:
-        """Return the build of a profile's engine, as it was last asked; None: not since it was replaced.
+        """Return the build of a profile's engine, from the last answer of its program; None: none since the program was replaced.
 
         Args:
             applied: The profile.

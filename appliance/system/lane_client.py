@@ -88,7 +88,7 @@ class SocketProbeLane:
             writer.write(encode_lane_command(command))
             yield _Events(reader)
         finally:
-            # Nothing that matters is unwritten, and a gateway that does not read delays nobody.
+            # Nothing that matters is unwritten, and a gateway that does not read causes no delay.
             writer.transport.abort()
             with contextlib.suppress(OSError):
                 await writer.wait_closed()

@@ -31,7 +31,7 @@ class FilePeaks:
         return read_peak(self._directory, name)
 
     def peaks(self, names: Collection[str]) -> Mapping[str, ObservedPeak]:
-        """Return the peaks of the profiles that have one; the directory tells which those may be."""
+        """Return the peaks of the profiles that have one; the directory lists which those may be."""
         try:
             files = os.listdir(self._directory)  # noqa: PTH208 - of names alone, for each status
         except OSError:

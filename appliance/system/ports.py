@@ -94,7 +94,7 @@ class Units(Protocol):
         ...
 
     async def ask_build(self, name: str) -> None:
-        """Have the engine of profile `name` asked about its build; returns when it has answered, or not."""
+        """Have the program of profile `name` run for its build; returns when that run has ended."""
         ...
 
     async def start_run(self) -> None:
@@ -268,7 +268,7 @@ class ProbeLane(Protocol):
     async def show_unresponsive(self, names: Sequence[str]) -> None:
         """Have the list of models say that these engines run and do not answer, until this is cancelled.
 
-        Returns when the gateway is not there, or no longer: it has to be told again.
+        Returns when the gateway is not there, or no longer: the call is then to be repeated.
         """
         ...
 
@@ -281,7 +281,7 @@ class Host(Protocol):
         ...
 
     async def build(self, applied: Applied, *, certain: bool = False) -> EngineBuild | None:
-        """Return the build of a profile's engine, as it was last asked.
+        """Return the build of a profile's engine, from the last answer of its program.
 
         Args:
             applied: The profile.
@@ -289,12 +289,12 @@ class Host(Protocol):
                 may not look at it.
 
         Returns:
-            None: nobody has asked, or the program was replaced since.
+            None: there was no answer, or the program was replaced since.
         """
         ...
 
     async def box(self, *, with_gpus: bool) -> BoxFacts:
-        """Return facts about memory; the GPUs are asked only when they matter."""
+        """Return facts about memory; the GPUs are read only when they matter."""
         ...
 
     async def ram(self) -> HostMemory:

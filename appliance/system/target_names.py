@@ -1,6 +1,6 @@
 """File of the targets' names, kinds and least severities, below `APPLIED_DIR`; it holds no secret.
 
-`appliance target` writes it beside the file of the targets, and the health agent reads it: who is told is
+`appliance target` writes it beside the file of the targets, and the health agent reads it: the targets are
 known without the notifier.
 """
 

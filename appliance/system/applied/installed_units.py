@@ -2,7 +2,7 @@
 
 Lines are compared as a set, in linear time, and drop-ins of a unit are named; what can be kept of an edit,
 and how, is for `sudo appliance apply` to say (`switch.units.drift`). Files are read again only after a
-change. The lines are told to phones: values that may be secret are left out.
+change. The lines go into messages to phones: values that may be secret are left out.
 """
 
 import contextlib

@@ -54,7 +54,7 @@ def recover(
         nothing: Its content while nothing was ever applied.
 
     Raises:
-        StoreError: both are damaged; the error tells of the file.
+        StoreError: both are damaged; the error describes the damage of the file itself.
     """
     copy = copy_of(path)
     try:

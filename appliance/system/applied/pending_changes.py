@@ -153,7 +153,7 @@ class StartedForm:
     """Form in which one process was started."""
 
     started_unix_s: float
-    """Start of the process, which tells it from the one before."""
+    """Start of the process, by which it differs from the one before."""
     digest: str
     """Digest of the form; empty: the files had changed since when the process was first seen."""
 

@@ -243,7 +243,7 @@ def _places(path: str, *, of_one_owner: bool = True) -> list[str]:
 
     Args:
         path: As something names it.
-        of_one_owner: Follow a user's link only to files of the same user, so that nobody exposes
+        of_one_owner: Follow a user's link only to files of the same user, so that no user exposes
             another user's file to the engine.
     """
     places = [path]

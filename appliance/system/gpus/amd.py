@@ -131,10 +131,10 @@ class Driver:
         return self.read(False)  # noqa: FBT003 - as the sampler calls it
 
     def watch(self) -> None:
-        """Do nothing: amdgpu tells its errors to the kernel's log alone."""
+        """Do nothing: amdgpu writes its errors to the kernel's log alone."""
 
     def errors(self) -> dict[str, Any]:
-        """Return nothing, as for devices whose errors are not told."""
+        """Return nothing, as for devices whose errors cannot be watched."""
         return {}
 
     def version(self) -> str:

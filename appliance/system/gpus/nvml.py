@@ -2,7 +2,7 @@
 
 Any call in here may hang. The newest function for a figure is called first; a driver that is older reports
 that it has none. Figures that a device or a driver lacks are left out. XID errors come from an event set of
-NVML, which the driver fills while nobody waits: it costs nothing between two requests, needs no right and names
+NVML, which the driver fills without a waiting caller: it costs nothing between two requests, needs no right and names
 the GPU. The kernel's log has the same errors as text, which only a member of its group may read.
 """
 
@@ -73,30 +73,30 @@ def gpu_evidence(nvml: Any, handle: object) -> dict[str, Any]:
         handle: The device.
     """
 
-    def told(name: str, *arguments: object) -> Any:
+    def figure(name: str, *arguments: object) -> Any:
         function: Callable[..., Any] | None = getattr(nvml, name, None)
         try:
             return None if function is None else function(handle, *arguments)
         except (nvml.NVMLError, nvml.NVMLLibraryMismatchError):
             return None
 
-    power, energy = told("nvmlDeviceGetPowerUsage"), told("nvmlDeviceGetTotalEnergyConsumption")
-    reasons = told(_REASONS[0])
+    power, energy = figure("nvmlDeviceGetPowerUsage"), figure("nvmlDeviceGetTotalEnergyConsumption")
+    reasons = figure(_REASONS[0])
     figures = {
-        "sm_clock_mhz": told("nvmlDeviceGetClockInfo", nvml.NVML_CLOCK_SM),
-        "memory_clock_mhz": told("nvmlDeviceGetClockInfo", nvml.NVML_CLOCK_MEM),
+        "sm_clock_mhz": figure("nvmlDeviceGetClockInfo", nvml.NVML_CLOCK_SM),
+        "memory_clock_mhz": figure("nvmlDeviceGetClockInfo", nvml.NVML_CLOCK_MEM),
         "power_w": None if power is None else power / 1e3,
-        "temperature_c": told("nvmlDeviceGetTemperature", nvml.NVML_TEMPERATURE_GPU),
-        "reasons": told(_REASONS[1]) if reasons is None else reasons,
-        "pcie_width": told("nvmlDeviceGetCurrPcieLinkWidth"),
-        "pcie_generation": told("nvmlDeviceGetCurrPcieLinkGeneration"),
+        "temperature_c": figure("nvmlDeviceGetTemperature", nvml.NVML_TEMPERATURE_GPU),
+        "reasons": figure(_REASONS[1]) if reasons is None else reasons,
+        "pcie_width": figure("nvmlDeviceGetCurrPcieLinkWidth"),
+        "pcie_generation": figure("nvmlDeviceGetCurrPcieLinkGeneration"),
         "energy_j": None if energy is None else energy / 1e3,
     }
     return {name: value for name, value in figures.items() if value is not None}
 
 
 def driver_version(nvml: Any) -> str:
-    """Return the driver's version (nvmlSystemGetDriverVersion); empty: not told."""
+    """Return the driver's version (nvmlSystemGetDriverVersion); empty: unknown."""
     try:
         return str(nvml.nvmlSystemGetDriverVersion())
     except (nvml.NVMLError, nvml.NVMLLibraryMismatchError):
@@ -116,7 +116,7 @@ _ACTIONS = {
     6: "bus-reset",
     7: "system-reboot",
 }
-"""Names by NVML_GPU_RECOVERY_ACTION; a number without a name is told as it is."""
+"""Names by NVML_GPU_RECOVERY_ACTION; a number without a name stands for itself."""
 _RECOVERY_ACTION = 230
 """NVML_FI_DEV_GET_GPU_RECOVERY_ACTION, which bindings before 560 do not name."""
 _WHOLE = {1: "uiVal", 2: "ulVal", 3: "ullVal", 4: "sllVal", 5: "siVal", 6: "usVal"}
@@ -131,17 +131,17 @@ def gpu_health(nvml: Any, handle: object) -> dict[str, Any]:
         handle: The device.
     """
 
-    def told(name: str, *arguments: object) -> Any:
+    def figure(name: str, *arguments: object) -> Any:
         function = getattr(nvml, name, None)
         try:
             return None if function is None else function(handle, *arguments)
         except (nvml.NVMLError, nvml.NVMLLibraryMismatchError):
             return None
 
-    rows = told("nvmlDeviceGetRemappedRows")
-    use = told("nvmlDeviceGetUtilizationRates")
+    rows = figure("nvmlDeviceGetRemappedRows")
+    use = figure("nvmlDeviceGetUtilizationRates")
     figures = {
-        "uncorrected_errors": told(
+        "uncorrected_errors": figure(
             "nvmlDeviceGetTotalEccErrors",
             nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED,
             nvml.NVML_AGGREGATE_ECC,
@@ -150,7 +150,7 @@ def gpu_health(nvml: Any, handle: object) -> dict[str, Any]:
         "remap_failed": None if rows is None else bool(rows[3]),
         "busy_share": None if use is None else use.gpu / 100,
         "memory_busy_share": None if use is None else use.memory / 100,
-        "recovery_action": _recovery_action(told("nvmlDeviceGetFieldValues", [_RECOVERY_ACTION])),
+        "recovery_action": _recovery_action(figure("nvmlDeviceGetFieldValues", [_RECOVERY_ACTION])),
     }
     return {name: value for name, value in figures.items() if value is not None}
 
@@ -167,7 +167,7 @@ def _recovery_action(values: Any) -> str | None:
 
 
 class ErrorEvents:
-    """XID errors of all devices since this was made; none where the driver tells none.
+    """XID errors of all devices since this was made; none where the driver reports none.
 
     Args:
         nvml: Module `pynvml`, initialised.
@@ -195,7 +195,7 @@ class ErrorEvents:
             self._uuids[_address(handle)] = uuid
 
     def watched(self) -> list[str]:
-        """Return the UUIDs of the devices whose errors are told."""
+        """Return the UUIDs of the devices whose errors are watched."""
         return list(self._uuids.values())
 
     def take(self) -> list[dict[str, Any]]:
@@ -205,7 +205,7 @@ class ErrorEvents:
             try:
                 event = self._nvml.nvmlEventSetWait_v2(self._events, _WAIT_MS)
             except self._failures:
-                break  # none any more; or a device is lost, which its own reading tells
+                break  # none any more; or a device is lost, which its own reading shows
             uuid = self._uuids.get(_address(event.device))
             if uuid is not None and event.eventType == self._nvml.nvmlEventTypeXidCriticalError:
                 found.append({"uuid": uuid, "xid": int(event.eventData)})
@@ -315,7 +315,7 @@ class Driver:
         return {"watched": self._events.watched(), "errors": self._events.take()}
 
     def version(self) -> str:
-        """Return the driver's version; empty: not told."""
+        """Return the driver's version; empty: unknown."""
         return driver_version(self._nvml)
 
     def _translated(self, error: Exception) -> DriverError:

@@ -29,12 +29,94 @@ from appliance.system.gpus import sampler_client
 from appliance.system.gpus.states import HUNG, READER
 from appliance.system.kernel import processes
 
+_TIMEOUT_S: Final = 5.0
+_FIRST_TIMEOUT_S: Final = 30.0
+"""Time for a new child's first answer: without persistence mode the driver initialises each GPU in
+up to some seconds, and killing the child would start that over. Callers do not wait that long."""
+_HUNG_TIMEOUT_S: Final = 0.25
+"""Time that a caller waits while the driver is known to hang, so that callers do not queue up."""
+_REMEMBERED_S: Final = 30.0
+"""Time for which a missing library or driver is remembered as missing."""
+_LIFE_S: Final = 600.0
+_CHILDREN_TRIED: Final = 3
+"""Most children that one reading tries, where each dies at once."""
+_ABSENT: Final = frozenset({GpuState.NO_LIBRARY, GpuState.NO_DRIVER, GpuState.MISMATCH})
 _MOST_ERRORS: Final = 32
 """Limit of errors kept of a GPU, the newest."""
 _MOST_GPUS: Final = 64
 _MOST_FOREIGN: Final = 32
-"""Limit of foreign processes told of a GPU, the largest first."""
+"""Limit of foreign processes listed for a GPU, the largest first."""
 _UNLISTED: Final = "the driver lists it no more"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuEvidenceReading:
+    """Reading of the GPUs with their state beside their memory."""
+
+    memory: GpuMemory
+    """With holders."""
+    evidence: tuple[GpuEvidence, ...] = ()
+    """Of the devices of `memory` that work, in their order."""
+    driver: str | None = None
+    """Version of the driver; None: unknown."""
+    health: tuple[GpuHealth, ...] = ()
+    """Health of every GPU, also of those that do not work or are listed no more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuHardwareReading:
+    """Reading of the GPUs with their kind beside their memory."""
+
+    memory: GpuMemory
+    """Without holders."""
+    hardware: tuple[GpuHardware, ...] = ()
+    """Of the devices of `memory` that work, in their order."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Request:
+    """Kind of a request to the sampler."""
+
+    with_processes: bool = False
+    with_evidence: bool = False
+    with_hardware: bool = False
+
+
+class _Child:
+    """One sampler and its open request. Raises OSError when the sampler cannot be started."""
+
+    def __init__(self, *, watches: bool) -> None:
+        self.sampler = sampler_client.Sampler(watches=watches)
+        self._started_s = time.monotonic()
+        self._asked_s = self._started_s
+        self.owes = False
+        """Whether a request is open, of a caller that did not wait for its answer."""
+        self._first = True
+
+    def ask(self, request: _Request, *, at_s: float) -> None:
+        """Send a request, and note when the wait for its answer began."""
+        self._asked_s = at_s
+        self.owes = True
+        self.sampler.ask(
+            with_processes=request.with_processes,
+            with_evidence=request.with_evidence,
+            with_hardware=request.with_hardware,
+        )
+
+    def answer(self, deadline_s: float) -> sampler_client.Reading | None:
+        reading = self.sampler.answer(max(0.0, deadline_s - time.monotonic()))
+        if reading is not None:
+            self.owes = self._first = False
+        return reading
+
+    def silent_for_s(self) -> float:
+        return time.monotonic() - self._asked_s
+
+    def patience_s(self, timeout_s: float, first_timeout_s: float) -> float:
+        return first_timeout_s if self._first else timeout_s
+
+    def is_past_use(self, life_s: float) -> bool:
+        return time.monotonic() - self._started_s > life_s or self.sampler.is_outdated()
 
 
 class HealthRecord:
@@ -44,10 +126,10 @@ class HealthRecord:
         self._known: dict[str, tuple[int, str]] = {}
         """Index and name of each GPU that was read, by its UUID."""
         self._errors: dict[str, deque[XidEvent]] = {}
-        """Errors by UUID, of the GPUs whose driver tells errors."""
+        """Errors by UUID, of the GPUs whose driver reports errors."""
 
     def take(self, reading: sampler_client.Reading, now_unix_s: float) -> None:
-        """Take what a reading tells of errors and identities."""
+        """Take errors and identities of a reading."""
         for device in reading.devices:
             if device.uuid and (device.uuid in self._known or len(self._known) < _MOST_GPUS):
                 self._known[device.uuid] = device.index, device.name
@@ -136,94 +218,6 @@ def _foreign(device: DeviceMemory) -> tuple[ForeignProcess, ...] | None:
     )
 
 
-_TIMEOUT_S: Final = 5.0
-_FIRST_TIMEOUT_S: Final = 30.0
-"""Time for a new child's first answer: without persistence mode the driver initialises each GPU in
-up to some seconds, and killing the child would start that over. Callers do not wait that long."""
-_HUNG_TIMEOUT_S: Final = 0.25
-"""Time that a caller waits while the driver is known to hang, so that callers do not queue up."""
-_REMEMBERED_S: Final = 30.0
-"""Time for which a missing library or driver is remembered as missing."""
-_LIFE_S: Final = 600.0
-_CHILDREN_TRIED: Final = 3
-"""Most children that one reading tries, where each dies at once."""
-_ABSENT: Final = frozenset({GpuState.NO_LIBRARY, GpuState.NO_DRIVER, GpuState.MISMATCH})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GpuEvidenceReading:
-    """Reading of the GPUs with their state beside their memory."""
-
-    memory: GpuMemory
-    """With holders."""
-    evidence: tuple[GpuEvidence, ...] = ()
-    """Of the devices of `memory` that work, in their order."""
-    driver: str | None = None
-    """Version of the driver; None: not told."""
-    health: tuple[GpuHealth, ...] = ()
-    """Health of every GPU, also of those that do not work or are listed no more."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GpuHardwareReading:
-    """Reading of the GPUs with their kind beside their memory."""
-
-    memory: GpuMemory
-    """Without holders."""
-    hardware: tuple[GpuHardware, ...] = ()
-    """Of the devices of `memory` that work, in their order."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Request:
-    """Kind of a request to the sampler."""
-
-    with_processes: bool = False
-    with_evidence: bool = False
-    with_hardware: bool = False
-
-
-class _Child:
-    """One sampler and its open request. Raises OSError when the sampler cannot be started."""
-
-    def __init__(self, *, watches: bool) -> None:
-        self.sampler = sampler_client.Sampler(watches=watches)
-        self._started_s = time.monotonic()
-        self._asked_s = self._started_s
-        self._owes = False
-        self._first = True
-
-    def ask(self, request: _Request, *, at_s: float) -> None:
-        """Send a request, and note when the wait for its answer began."""
-        self._asked_s = at_s
-        self._owes = True
-        self.sampler.ask(
-            with_processes=request.with_processes,
-            with_evidence=request.with_evidence,
-            with_hardware=request.with_hardware,
-        )
-
-    def answer(self, deadline_s: float) -> sampler_client.Reading | None:
-        reading = self.sampler.answer(max(0.0, deadline_s - time.monotonic()))
-        if reading is not None:
-            self._owes = self._first = False
-        return reading
-
-    @property
-    def owes(self) -> bool:
-        """Tell whether a request is open, of a caller that did not wait for its answer."""
-        return self._owes
-
-    def silent_for_s(self) -> float:
-        return time.monotonic() - self._asked_s
-
-    def patience_s(self, timeout_s: float, first_timeout_s: float) -> float:
-        return first_timeout_s if self._first else timeout_s
-
-    def is_past_use(self, life_s: float) -> bool:
-        return time.monotonic() - self._started_s > life_s or self.sampler.is_outdated()
-
-
 class GpuReader:
     """Reader of the GPUs. Blocking; callers in an event loop use a thread. Safe between threads.
 
@@ -250,7 +244,7 @@ class GpuReader:
         self._absence: GpuMemory | None = None
         self._absent_until_s = 0.0
         self._watches = False
-        """Whether somebody has asked for evidence, so that children keep errors from their start."""
+        """Whether evidence was requested, so that children keep errors from their start."""
         self._record = HealthRecord()
 
     def read(self, *, with_holders: bool = False, timeout_s: float | None = None) -> GpuMemory:
@@ -290,7 +284,7 @@ class GpuReader:
     def _read(
         self, request: _Request, timeout_s: float | None
     ) -> tuple[GpuMemory, sampler_client.Reading | None]:
-        """Return the memory, and the reading that it is from; None: no child was asked."""
+        """Return the memory, and the reading that it is from; None: no child was used."""
         with self._lock:
             if self._absence is not None and time.monotonic() < self._absent_until_s:
                 return self._absence, None

@@ -22,7 +22,7 @@ without what the driver does not tell.
 
 From the first ``evidence`` on, or from the start with ``watch``, every answer also has the XID errors since
 the one before: ``"watched": ["GPU-…"], "errors": [{"uuid": "GPU-…", "xid": 48}]``; a device that is not in
-``watched`` tells none.
+``watched`` reports none.
 
 A device that cannot be read has a ``kind`` (``lost``, ``device``) and a ``problem``; the others are
 read all the same. When nothing can be read the answer is ``{"error": {"kind": …, "text": …},

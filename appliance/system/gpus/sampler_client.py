@@ -69,7 +69,7 @@ class Device:
         self.total_bytes = int(document["total"])
         self.free_bytes = int(document["free"])
         self.used_bytes = int(document["used"])
-        """Bytes in use without `reserved_bytes`, where the driver tells the two apart."""
+        """Bytes in use without `reserved_bytes`, where the driver separates the two."""
         self.reserved_bytes = int(document["reserved"])
         self.quality = str(document["quality"])
         """Quality of the sizes: EXACT, UNIFIED, NUMA or OPAQUE of `gpus.states`."""
@@ -79,12 +79,12 @@ class Device:
         self.problem = str(document["problem"])
         """Reason why the GPU is opaque or does not work, as a phrase; empty: no problem."""
         self.evidence: dict[str, Any] = document.get("evidence") or {}
-        """Clocks, power, heat and link, as the sampler names them; empty: not asked for."""
+        """Clocks, power, heat and link, as the sampler names them; empty: not requested."""
         self.hardware: dict[str, Any] = document.get("hardware") or {}
-        """Compute capability and NVLinks, as the sampler names them; empty: not asked for, or not told."""
+        """Compute capability and NVLinks, as the sampler names them; empty: not requested, or unknown."""
         listed = document["processes"]
         self.processes = None if listed is None else [Process(p) for p in listed]
-        """Processes with memory on the GPU; None: not asked for, or the driver has no such list."""
+        """Processes with memory on the GPU; None: not requested, or the driver has no such list."""
 
 
 class Reading:
@@ -97,12 +97,12 @@ class Reading:
     ) -> None:
         self.devices = devices
         self.driver = driver
-        """Version of the driver; empty: not asked for, or not told."""
+        """Version of the driver; empty: not requested, or unknown."""
         self.error_kind = error_kind
         """Kind of the error, of those in `appliance.system.gpus.states`; empty: no error."""
         self.error_text = error_text
         self.watched: list[str] = []
-        """UUIDs of the GPUs whose XID errors are told."""
+        """UUIDs of the GPUs whose XID errors are watched."""
         self.errors: list[tuple[str, int]] = []
         """XID errors since the reading before, each with the UUID of its GPU."""
 
@@ -143,7 +143,7 @@ class Sampler:
         with_evidence: bool = False,
         with_hardware: bool = False,
     ) -> None:
-        """Send a request; evidence comes with processes, hardware without. If the child has ended, `answer` tells."""
+        """Send a request; evidence comes with processes, hardware without. If the child has ended, `answer` says so."""
         word = b"processes\n" if with_processes else b"memory\n"
         if with_evidence:
             word = b"evidence\n"

@@ -45,7 +45,7 @@ class Peers:
             kernel.settimeout(0)
             with contextlib.suppress(BlockingIOError):
                 while kernel.recv(_MOST_BYTES):
-                    """Answer that a process before this one has asked for."""
+                    """Answer to a request of a process before this one."""
 
     def owner_of(self, accepted: socket.socket) -> str:
         """Return the owner of a connection that was accepted."""

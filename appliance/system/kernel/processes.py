@@ -30,7 +30,7 @@ def control_group(pid: int | str) -> str:
     """Return the path of a process in systemd's control group tree; empty when it has ended.
 
     A hybrid machine has two such trees, and within a container one of them may show only its
-    root: the longer path is the one that tells units apart.
+    root: the longer path is the one that distinguishes units.
     """
     paths = [""]
     for line in read(f"{PROC}/{pid}/cgroup").splitlines():

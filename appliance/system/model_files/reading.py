@@ -95,7 +95,7 @@ def _draft(path: Path, budget: HeaderBudget) -> Gguf | None:
 
 
 def _adapter_bytes(directory: Path) -> int:
-    """Return the bytes of an adapter's weights; 0: they cannot be seen, which the preflight tells."""
+    """Return the bytes of an adapter's weights; 0: they cannot be seen, which the preflight reports."""
     try:
         files = [path for path in entries_of(directory) if path.suffix == _SUFFIX]
         return sum(path.stat().st_size for path in files)

@@ -113,7 +113,7 @@ class _Text:
 
 
 def checked_file(draft: ProfileDraft) -> DraftFile:
-    """Return a draft as a valid profile: what the rules refuse is taken out, and told."""
+    """Return a draft as a valid profile: what the rules refuse is taken out, and reported as taken out."""
     file = _checked(draft)
     for _ in range(_MOST_ROUNDS):
         smaller = next(_smaller(file), None)

@@ -14,7 +14,7 @@ disk full or failing, no directory     a copy in memory takes its place, is read
                                        and goes back into the file when that takes rows again
 =====================================  ======================================================
 
-So alerts are told while the disk is full; what is lost with the process is what was written then.
+So alerts are sent while the disk is full; what is lost with the process is what was written then.
 """
 
 import logging
@@ -101,7 +101,7 @@ class AlertStore(SqliteStore):
         """Open or create the file; rows that were being sent are queued again.
 
         Raises `StoreError` only for a file of a newer version. The store can be used after that: it
-        keeps in memory what it is told.
+        keeps in memory what is written.
         """
         try:
             await super().open()
@@ -144,9 +144,9 @@ class AlertStore(SqliteStore):
 
         Args:
             evaluation: Of the alert state machine.
-            targets: Names of those who are told.
+            targets: Names of the targets.
             memory: Memory of the rules; None: as it is stored.
-            min_severity: Lowest severity of which a target is told; others are told of all.
+            min_severity: Lowest severity that a target takes; a target without one takes all.
             now_unix_s: The time.
         """
         book = evaluation.book
@@ -168,9 +168,9 @@ class AlertStore(SqliteStore):
             numbers = dict(zip(evaluation.transitions, numbered, strict=True))
             rows: list[OutboxRow] = []
             for notice in evaluation.notices:
-                told = numbers.get(notice.transition, notice.transition)
+                transition = numbers.get(notice.transition, notice.transition)
                 rows += rows_of(
-                    replace(notice, transition=told),
+                    replace(notice, transition=transition),
                     targets,
                     lowest=min_severity,
                     now_unix_s=now_unix_s,

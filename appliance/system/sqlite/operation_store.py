@@ -306,7 +306,7 @@ def _highest_id(db: sqlite3.Connection) -> int:
 def _put(db: sqlite3.Connection, row: Mapping[str, Any]) -> None:
     """Insert or replace the operation of this id, but never another operation with the same id.
 
-    After a boot on a full disk nobody knows which numbers the database has given away. Such an
+    After a boot on a full disk it is not known which numbers the database has given away. Such an
     operation gets a new number there once it has ended.
     """
     taken = db.execute("SELECT began FROM operations WHERE id=?", (row["id"],)).fetchone()
@@ -334,7 +334,7 @@ class OperationSpool:
     last_id: int = 0
     """Highest number of an operation that was kept here."""
     known: bool = False
-    """Whether anything was written in this boot: the spool then tells what is open, whatever a
+    """Whether anything was written in this boot: the spool then decides what is open, whatever a
     database says."""
 
     def load(self) -> None:

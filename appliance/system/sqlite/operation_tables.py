@@ -2,7 +2,7 @@
 
 The database and the spool file (`operation_store`) both hold these rows, in the form of one schema version. Versions:
 
-1  `rolling_back` 0 or 1, and the reason's text told why; `began_s` and `finished_s` were added later
+1  `rolling_back` 0 or 1, and the reason as a text alone; `began_s` and `finished_s` were added later
 2  `cause` and `finish_cause` (`appliance.model.operations.Cause`); `rolling_back` is gone
 3  `ends`
 """

@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 
 _RETRY_AFTER_S: Final = 60.0
 _SEEN_EVERY_S: Final = 60.0
-"""Pause between two notes that the box was still observed: less than the gap that is told as one."""
+"""Pause between two notes that the box was still observed: less than a gap that is shown as unknown."""
 _LAST: Final = "SELECT unix_s, profile, state FROM changes WHERE id IN (SELECT max(id) FROM changes GROUP BY profile)"
 _DROP_OLD: Final = (
     "DELETE FROM changes WHERE unix_s < :before"

@@ -1,4 +1,4 @@
-"""Life of a small daemon that a socket of systemd starts, and that leaves when nobody asks any more.
+"""Life of a small daemon that a socket of systemd starts, and that leaves when no client comes any more.
 
 The socket stays with systemd meanwhile, so no client is refused: the next one starts the daemon again.
 Such a daemon has no settings, and nothing to save at its end.
@@ -29,7 +29,7 @@ def serve_activated(
     *,
     idle_s: float = IDLE_S,
 ) -> int:
-    """Answer on the socket of a .socket unit until nobody asks; returns the exit status.
+    """Answer on the socket of a .socket unit until no client comes; returns the exit status.
 
     Args:
         unit: The socket's unit.

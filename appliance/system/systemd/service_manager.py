@@ -6,7 +6,7 @@ Source: org.freedesktop.systemd1(5).
 
 A unit loads every unit that it conflicts with, 500 of them in 1.3 s, and systemd forgets them all
 at once when none is in use. So nothing here loads a unit to observe it: a unit that systemd does
-not have in memory is stopped and never ran, and its file tells whether it is installed. A unit that
+not have in memory is stopped and never ran, and its file shows whether it is installed. A unit that
 was seen in use is pinned (RefUnit), which keeps how it ended, and its rivals too.
 """
 
@@ -242,7 +242,7 @@ class SystemdUnits:
         await self._job(STOP, unit_of(name))
 
     async def ask_build(self, name: str) -> None:
-        """Have the engine of profile `name` asked about its build; returns when it has answered, or not."""
+        """Have the program of profile `name` run for its build; returns when that run has ended."""
         unit = build_unit_of(name)
         self._watch((unit,))
         await self._await_job(await self._queued(START, unit), timeout_s=_ASKING_TIMEOUT_S)

@@ -12,7 +12,7 @@ from appliance.model.names import GATEWAY_UNIT, SUPERVISOR_UNIT, profile_of
 _BACKENDS: Final = "appliance-backend-*.service"
 _IDLE: Final = ("inactive", "failed")
 _WANTED: Final = ("active", "failed")
-"""States of a socket unit that nobody has stopped."""
+"""States of a socket unit that was not stopped."""
 _TIMEOUT_S: Final = 60
 _PROPERTIES: Final = "Id,ActiveState,NeedDaemonReload"
 
@@ -66,7 +66,7 @@ class Systemctl:
         Its service ends, because systemd starts no socket unit whose service runs.
 
         Returns:
-            Whether it listens; also True where nobody wants it to.
+            Whether it listens; also True where it is not wanted.
         """
         if not self.is_running() or self._state(socket_unit) not in _WANTED:
             return True

@@ -69,7 +69,7 @@ class _Known:
 
 
 class SystemUnitReader:
-    """Reader of units. It connects when it is asked, and again after a failure.
+    """Reader of units. It connects at the first reading, and again after a failure.
 
     Args:
         unit_dir: Directory of the generated units.

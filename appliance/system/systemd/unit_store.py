@@ -73,7 +73,7 @@ class UnitStore:
     def installed(self) -> dict[str, str | None]:
         """Return every file that apply may have written, by name; None: no regular file.
 
-        Drop-ins of backends are included, whoever wrote them.
+        Drop-ins of backends are included, of any author.
         """
         found = {p.name: read_regular(p) for p in sorted(self.unit_dir.glob(_PATTERN))}
         for path in sorted(self.unit_dir.glob(f"{_PATTERN}{DROP_IN_SUFFIX}/*.conf")):

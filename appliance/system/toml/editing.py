@@ -36,7 +36,7 @@ def adopted(text: str, adoption: Adoption, file: str) -> str:
 def migrated(text: str) -> tuple[str, Mapping[str, str]]:
     """Return the profile `text` without keys of earlier releases, and the reason for each that is gone.
 
-    A text that is not TOML is left alone: checking it tells where the fault is.
+    A text that is not TOML is left alone: checking it shows where the fault is.
     """
     try:
         document = tomlkit.parse(text)
