@@ -23,6 +23,8 @@ from json import JSONDecodeError, decoder
 from json.scanner import make_scanner
 from typing import Any, Final, Never, NoReturn, TypeVar, cast
 
+import msgspec
+
 from appliance.model.errors import ApplianceError
 
 MOST_MEMBERS: Final = 1000
@@ -56,13 +58,19 @@ _scan_once: Final = make_scanner(
 # The C function, which the type stubs leave out.
 _scan_string: Final[Callable[[str, int], tuple[str, int]]] = vars(decoder)["scanstring"]
 
-_read_once: Final = make_scanner(
-    # Numbers become the lengths of their text: converting a long one takes long, and no number may
-    # be taken for a string or for true.
-    cast("Any", json.JSONDecoder(parse_float=len, parse_int=len, parse_constant=_no_constant))
-)
 _SHORT_BYTES: Final = 4096
 """Longest body for `scan_plain_object`: a body of this length cannot hold too many members."""
+
+
+class _Routed(msgspec.Struct):
+    """Values by which a body is routed, as their JSON text; empty: absent. Others are checked and skipped."""
+
+    model: msgspec.Raw = msgspec.Raw()
+    stream: msgspec.Raw = msgspec.Raw()
+
+
+_read_routed: Final = msgspec.json.Decoder(_Routed).decode
+_read_text: Final = msgspec.json.Decoder(str).decode
 _MODEL: Final = b'"model"'
 _MODEL_MEMBER: Final = re.compile(rb'"model"[ \t\n\r]*:[ \t\n\r]*("[^"\\]*")')
 
@@ -94,8 +102,8 @@ def scan_object(body: bytes) -> tuple[int, list[Member]]:
 def scan_plain_object(body: bytes) -> tuple[str | None, bool] | None:
     """Return the model, and whether a stream is wanted, of a plain body.
 
-    Most bodies have each key once and without escapes. The C scanner parses such a body in one go,
-    which takes half as long as `scan_object`: on the path of every request.
+    Most bodies have each key once and without escapes. msgspec checks such a body in one go and keeps
+    no value, in a fifth of the time that `scan_object` takes: on the path of every request.
 
     Returns:
         None: the body is not plain; `scan_object` tells what is wrong with it, if anything.
@@ -103,22 +111,22 @@ def scan_plain_object(body: bytes) -> tuple[str | None, bool] | None:
     if len(body) > _SHORT_BYTES:
         return None
     try:
-        text = body.decode()
-        # Searched in the text, because `in` takes four times as long for bytes.
-        found, end = (None, 0) if "\\u" in text else _read_once(text, 0)
-    except (ValueError, StopIteration, RecursionError, BodyError):
+        # msgspec does not check the encoding of the values that it skips. Searched in the text,
+        # because `in` takes four times as long for bytes.
+        if "\\u" in body.decode():
+            return None
+        found = _read_routed(body)
+        model = _read_text(found.model) if (named := bytes(found.model)) else None
+    except (ValueError, RecursionError):
         return None
-    if type(found) is not dict or end != len(text):
+    # A key that occurs once in the text, and is a member, occurs nowhere else. Of two members with
+    # one key msgspec takes the last, and an engine may take the first.
+    if named and body.count(_MODEL) != 1:
         return None
-    # A key that occurs once in the text, and is a member, occurs nowhere else.
-    once = "stream" not in found or body.count(b'"stream"') == 1
-    model = found.get("model")
-    if model is None:
-        # `scan_object` finds the position of null.
-        once = once and "model" not in found
-    else:
-        once = once and type(model) is str and body.count(_MODEL) == 1
-    return (model, found.get("stream") is True) if once else None
+    stream = bytes(found.stream)
+    if stream and body.count(b'"stream"') != 1:
+        return None
+    return model, stream == b"true"
 
 
 def find_plain_model(body: bytes) -> tuple[int, int] | None:
