@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Final
 
 from appliance.model.alerts import AlertPhase, AlertRule, Notice, Severity, Subject, Transition
+from appliance.wire.alert_requests import PlannedWindow
 
 AlertKey = tuple[Subject, AlertRule]
 
@@ -39,16 +40,14 @@ class DeliveryGate(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AlertState:
-    """State of one rule on one subject."""
+class AlertFacts:
+    """Facts about an alert, as the book keeps them and as they are shown."""
 
-    subject: Subject
-    rule: AlertRule
-    phase: AlertPhase = AlertPhase.OK
-    episode: int = 0
-    """Number of the last episode of this subject and rule; 0: there was none."""
     alert: str = ""
     """Short id of the episode; empty: there was none, or the subject was retired since."""
+    rule: AlertRule
+    episode: int = 0
+    """Number of the last episode of this subject and rule; 0: there was none."""
     severity: Severity = Severity.WARNING
     """Most severe one of the episode."""
     fact: str = ""
@@ -60,23 +59,32 @@ class AlertState:
     ended_unix_s: float | None = None
     """Time since which its subject is well; None: it fires, or never did."""
     over: str = ""
-    """Phrase of its end; empty: the rule's own, or it fires."""
+    """Phrase of its end, such as ``serves again``; empty: it fires, or its state has the rule's own."""
+    acked_by: str = ""
+    """User that acked it; empty: nobody did."""
+    acked_unix_s: float | None = None
+    reason: str = ""
+    """Phrase for people about `gate`."""
+    flapping: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlertState(AlertFacts):
+    """State of one rule on one subject."""
+
+    subject: Subject
+    phase: AlertPhase = AlertPhase.OK
     told: bool = False
     """Whether targets were told of the episode: only then are they told that it is over."""
     told_severity: Severity | None = None
     told_s: float = 0.0
     due_unix_s: float = 0.0
     """Time until which the message about the fire waits for others of its group."""
-    acked_by: str = ""
-    acked_unix_s: float | None = None
     gate: DeliveryGate | None = None
     """DeliveryGate that keeps targets from being told now; None: none does."""
-    reason: str = ""
-    """Phrase for people about `gate`."""
     inhibited_by: str = ""
     """Cause that explains it, now or until `inhibitor_gone_s`."""
     inhibitor_gone_s: float | None = None
-    flapping: bool = False
     flapping_told: bool = False
     changes: tuple[float, ...] = ()
     """Times of the last firings and recoveries."""
@@ -132,21 +140,6 @@ class Silence:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlannedWindow:
-    """Recurring span of local time in which nobody is told."""
-
-    name: str
-    days: tuple[str, ...] = ()
-    """Days on which it begins, ``mon`` to ``sun``; empty: every day."""
-    begin: str
-    """Local time, ``HH:MM``."""
-    minutes: int
-    subjects: tuple[str, ...] = ()
-    """Names of profiles and watches, UUIDs of GPUs, or ``box``; empty: everything."""
-    reason: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class BookClock:
     """Clocks at the last evaluation."""
 
@@ -199,17 +192,17 @@ class AlertPolicy:
     quiet_to: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Evaluation:
     """Result of an evaluation or of an operator's action; all of it is stored in one transaction."""
 
     book: AlertBook
-    transitions: tuple[Transition, ...] = ()
-    notices: tuple[Notice, ...] = ()
+    transitions: list[Transition] = field(default_factory=list)
+    notices: list[Notice] = field(default_factory=list)
     """Notices for the targets; the transition of each is in `transitions` too."""
-    cancelled: tuple[str, ...] = ()
+    cancelled: list[str] = field(default_factory=list)
     """Alerts whose unsent messages are taken back, before the notices of this evaluation are queued."""
-    postponed: tuple[str, ...] = ()
+    postponed: list[str] = field(default_factory=list)
     """Alerts whose unsent messages are of an earlier boot: they wait until `postponed_unix_s`, by when
     the alerts are judged anew."""
     postponed_unix_s: float = 0.0

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from appliance.alerts.book import AlertPolicy, AlertState, DeliveryGate, PlannedWindow
+from appliance.alerts.book import AlertPolicy, AlertState, DeliveryGate
 from appliance.alerts.inhibition import Inhibitors
 from appliance.alerts.look_counting import is_more_severe
 from appliance.alerts.round import AlertRound, AlertTables
@@ -16,6 +16,7 @@ from appliance.alerts.rule import Rule
 from appliance.alerts.silences import quiet_until, silence_phrases, windows_at
 from appliance.model.alerts import AlertPhase, Severity, TransitionKind
 from appliance.model.words import Mark
+from appliance.wire.alert_requests import PlannedWindow
 
 BOX_NAME: Final = "box"
 """Name of the box among the subjects of a window."""
@@ -114,8 +115,8 @@ class _Delivery:
         self._tables = current.tables
         self._now_s = current.clock.book_s
         self._unix_s = unix_s = current.clock.unix_s
-        self._silences = silence_phrases(current.book.silences)
-        self._windows = open_windows(windows_at(current.book.windows, policy, unix_s))
+        self._silences = silence_phrases(current.result.book.silences)
+        self._windows = open_windows(windows_at(current.result.book.windows, policy, unix_s))
         quiet_until_unix_s = quiet_until(policy, unix_s)
         self._is_quiet = quiet_until_unix_s is not None
         self._digest_unix_s = (quiet_until_unix_s or unix_s) + self._tables.digest_waits_s

@@ -52,7 +52,7 @@ def cancel_ended_subjects(current: AlertRound) -> None:
         if state.is_open:
             current.record(TransitionKind.CANCELLED, state, reason=reason)
         if state.alert:
-            current.cancelled.append(state.alert)
+            current.result.cancelled.append(state.alert)
         if reason == "removed":
             current.forget(state)
         elif state.alert or state.signs:
@@ -69,7 +69,7 @@ def end_with_boot(current: AlertRound) -> None:
             current.changes[state.key] = TransitionKind.RESOLVED
             current.keep(end_look(state, "ended with a boot", current.clock))
         else:
-            current.postponed.append(state.alert)
+            current.result.postponed.append(state.alert)
 
 
 def count_looks(current: AlertRound, findings: Sequence[Finding]) -> None:
@@ -169,7 +169,7 @@ def evaluate(
     if step.has_gap:
         states = {key: forget_looks(state) for key, state in states.items()}
     current = AlertRound(
-        book=book,
+        result=Evaluation(book=book),
         clock=step.clock,
         circumstances=circumstances,
         tables=tables,

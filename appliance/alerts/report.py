@@ -1,46 +1,26 @@
 """Report on alerts: rows of what is not over, and figures of the delivery, as the socket and screens have them."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Final
 
-from appliance.alerts.book import AlertBook, AlertState
+from appliance.alerts.book import AlertBook, AlertFacts, AlertState
 from appliance.alerts.rules import command_for, over_phrase
-from appliance.model.alerts import AlertRule, Severity, Subject, SubjectKind
+from appliance.model.alerts import Severity, Subject, SubjectKind
 
 _ORDER: Final = {severity: rank for rank, severity in enumerate(Severity)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AlertRow:
+class AlertRow(AlertFacts):
     """Alert that is not over."""
 
-    alert: str
     subject: str
     """Key of the subject: ``profile:genesis``, or ``box``."""
-    rule: AlertRule
-    episode: int
-    severity: Severity
-    fact: str
-    details: tuple[str, ...]
-    likely: str
-    command: str
-    since_unix_s: float | None
-    fired_unix_s: float | None
-    ended_unix_s: float | None
-    """Time since which its subject is well again, where it comes and goes; None: it fires."""
-    over: str
-    """Phrase about that, such as ``serves again``; empty: it fires."""
     sent_unix_s: float | None
     """Time at which the first target had the message; None: none has it."""
-    acked_by: str
-    """User that acked it; empty: nobody did."""
-    acked_unix_s: float | None
     gate: str | None
-    """Reason of a kind for which targets are not told now, as `Gate`; None: they are."""
-    reason: str
-    """Phrase for people about `gate`."""
-    flapping: bool
+    """Reason of a kind for which targets are not told now, as `DeliveryGate`; None: they are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,26 +76,14 @@ def open_states(book: AlertBook) -> Iterable[AlertState]:
 def alert_row(state: AlertState, sent: Mapping[str, float]) -> AlertRow:
     """Return the row of one state; while its subject is well there is nothing to do."""
     is_well = state.ended_unix_s is not None
+    facts = {one.name: getattr(state, one.name) for one in fields(AlertFacts)}
+    facts["command"] = "" if is_well else command_for(state.rule, state.subject, state.command)
+    facts["over"] = over_phrase(state.rule, state.over) if is_well else ""
     return AlertRow(
-        alert=state.alert,
+        **facts,
         subject=state.subject.text,
-        rule=state.rule,
-        episode=state.episode,
-        severity=state.severity,
-        fact=state.fact,
-        details=state.details,
-        likely=state.likely,
-        command="" if is_well else command_for(state.rule, state.subject, state.command),
-        since_unix_s=state.since_unix_s,
-        fired_unix_s=state.fired_unix_s,
-        ended_unix_s=state.ended_unix_s,
-        over=over_phrase(state.rule, state.over) if is_well else "",
         sent_unix_s=sent.get(state.alert),
-        acked_by=state.acked_by,
-        acked_unix_s=state.acked_unix_s,
         gate=None if state.gate is None else state.gate.value,
-        reason=state.reason,
-        flapping=state.flapping,
     )
 
 

@@ -19,7 +19,6 @@ from typing import Final
 
 from appliance.alerts.book import (
     MOST_STATES,
-    AlertBook,
     AlertKey,
     AlertState,
     BookClock,
@@ -109,7 +108,9 @@ _FORGET_AT_ONCE: Final = 8
 class AlertRound:
     """One round; the book that it begins with is not changed."""
 
-    book: AlertBook
+    result: Evaluation
+    """Result so far: the book without the changes to its states and numbers, which are below."""
+
     clock: BookClock
     circumstances: AlertCircumstances
     tables: AlertTables
@@ -118,10 +119,6 @@ class AlertRound:
     episode_floor: int
     changes: dict[AlertKey, TransitionKind] = field(default_factory=dict)
     """Changes of this round that are not recorded yet."""
-    transitions: list[Transition] = field(default_factory=list)
-    notices: list[Notice] = field(default_factory=list)
-    cancelled: list[str] = field(default_factory=list)
-    postponed: list[str] = field(default_factory=list)
 
     def rule_of(self, rule: AlertRule) -> Rule:
         return self.tables.rules[rule]
@@ -154,9 +151,9 @@ class AlertRound:
         transition = transition_of(
             kind, state, unix_s=self.clock.unix_s, reason=reason, delivered=is_told
         )
-        self.transitions.append(transition)
+        self.result.transitions.append(transition)
         if is_told:
-            self.notices.append(
+            self.result.notices.append(
                 Notice(
                     transition=transition,
                     not_before_unix_s=not_before_unix_s,
@@ -189,19 +186,18 @@ class AlertRound:
 
     def evaluation(self) -> Evaluation:
         """Return the result of the round."""
-        return Evaluation(
+        return replace(
+            self.result,
             book=replace(
-                self.book,
+                self.result.book,
                 states=self.states,
                 next_alert=self.next_alert,
                 episode_floor=self.episode_floor,
                 clock=self.clock,
             ),
-            transitions=tuple(self.transitions),
-            notices=tuple(self.notices),
-            cancelled=tuple(self.cancelled),
-            postponed=tuple(self.postponed),
-            postponed_unix_s=self.clock.unix_s + JUDGED_AFTER_BOOT_S if self.postponed else 0.0,
+            postponed_unix_s=self.clock.unix_s + JUDGED_AFTER_BOOT_S
+            if self.result.postponed
+            else 0.0,
         )
 
 

@@ -29,18 +29,13 @@ from appliance.alerts.book import (
     MOST_WINDOWS,
     AlertBook,
     AlertPolicy,
-    AlertState,
     BookClock,
     Evaluation,
     Instant,
-    PlannedWindow,
     Silence,
 )
 from appliance.alerts.round import AlertRound, transition_of
 from appliance.model.alerts import (
-    BOX,
-    AlertRule,
-    Notice,
     Subject,
     SubjectKind,
     Transition,
@@ -48,6 +43,7 @@ from appliance.model.alerts import (
 )
 from appliance.model.errors import BadRequestError, NotFoundError
 from appliance.model.wording import printable, short
+from appliance.wire.alert_requests import PlannedWindow
 
 SILENCE_S: Final = 7200.0
 """Length of a silence for which none is given."""
@@ -115,7 +111,7 @@ def end_silences(current: AlertRound) -> None:
     """
     now_unix_s = current.clock.unix_s
     latest_unix_s = now_unix_s + LONGEST_SILENCE_S
-    book = current.book
+    book = current.result.book
     kept = tuple(
         replace(each, until_unix_s=min(each.until_unix_s, latest_unix_s))
         for each in book.silences
@@ -124,10 +120,10 @@ def end_silences(current: AlertRound) -> None:
     if kept == book.silences:
         return
     ended = [each for each in book.silences if each.until_unix_s <= now_unix_s]
-    current.transitions.extend(
+    current.result.transitions.extend(
         _recorded(book, TransitionKind.UNSILENCED, ended, current.clock, reason="its time is over")
     )
-    current.book = replace(book, silences=kept)
+    current.result.book = replace(book, silences=kept)
 
 
 def silence_phrases(silences: Iterable[Silence]) -> Mapping[Subject, str]:
@@ -145,14 +141,14 @@ def _recorded(
     *,
     by: str = "",
     reason: str = "",
-) -> tuple[Transition, ...]:
+) -> list[Transition]:
     """Return the records of silences that began or ended, one for each alert that they are about."""
     subjects = {each.subject for each in silences}
-    return tuple(
+    return [
         transition_of(kind, state, unix_s=now.unix_s, by=by, reason=reason)
         for state in book.states.values()
         if state.is_open and state.subject in subjects
-    )
+    ]
 
 
 _BY: Final = "a stop"
@@ -187,7 +183,7 @@ def silence_stopped(book: AlertBook, stop: StopByRequest, now: Instant) -> Evalu
             for each in done.book.silences
         )
         book = replace(done.book, silences=silences)
-    return Evaluation(book=book, transitions=tuple(changes))
+    return Evaluation(book=book, transitions=changes)
 
 
 def unsilence_started(book: AlertBook, running: Collection[str], now: Instant) -> Evaluation:
@@ -197,7 +193,7 @@ def unsilence_started(book: AlertBook, running: Collection[str], now: Instant) -
         done = unsilence(book, subject, "a start", now)
         book = done.book
         changes += done.transitions
-    return Evaluation(book=book, transitions=tuple(changes))
+    return Evaluation(book=book, transitions=changes)
 
 
 def started(book: AlertBook, running: Collection[str]) -> Sequence[Subject]:
@@ -328,34 +324,9 @@ def ack(book: AlertBook, alert: str, by: str, now: Instant) -> Evaluation:
     acked = replace(state, acked_by=printable(by)[:MOST_BY_CHARACTERS], acked_unix_s=now.unix_s)
     return Evaluation(
         book=replace(book, states={**book.states, state.key: acked}),
-        transitions=(
-            transition_of(TransitionKind.ACKED, acked, unix_s=now.unix_s, by=acked.acked_by),
-        ),
-    )
-
-
-def fire_test(book: AlertBook, by: str, now: Instant) -> Evaluation:
-    """Tell targets of an alert that an operator has asked for; it is not kept, so it is over at once."""
-    number = book.next_alert
-    state = AlertState(
-        subject=BOX,
-        rule=AlertRule.TEST,
-        episode=number,
-        alert=f"A{number}",
-        fact="test, asked for by an operator",
-        since_unix_s=now.unix_s,
-    )
-    transition = transition_of(
-        TransitionKind.FIRED,
-        state,
-        unix_s=now.unix_s,
-        by=printable(by)[:MOST_BY_CHARACTERS],
-        delivered=True,
-    )
-    return Evaluation(
-        book=replace(book, next_alert=number + 1),
-        transitions=(transition,),
-        notices=(Notice(transition=transition),),
+        transitions=[
+            transition_of(TransitionKind.ACKED, acked, unix_s=now.unix_s, by=acked.acked_by)
+        ],
     )
 
 
@@ -378,7 +349,7 @@ def add_window(book: AlertBook, window: PlannedWindow) -> Evaluation:
     others = tuple(each for each in book.windows if each.name != window.name)
     if len(others) >= MOST_WINDOWS:
         raise BadRequestError(f"there are {MOST_WINDOWS} windows: appliance window rm NAME")
-    window = replace(window, reason=printable(window.reason)[:MOST_CHARACTERS])
+    window = window.replaced(reason=printable(window.reason)[:MOST_CHARACTERS])
     return Evaluation(book=replace(book, windows=(*others, window)))
 
 

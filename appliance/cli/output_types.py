@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, NotRequired, TypedDict
 
-from appliance.alerts.book import PlannedWindow, Silence
+from appliance.alerts.book import Silence
 from appliance.alerts.outbox import OutboxRow
 from appliance.alerts.report import AlertRow, DeliveryReport
 from appliance.model.alerts import Severity, Transition
@@ -38,6 +38,7 @@ from appliance.status.document import (
     VerificationRow,
 )
 from appliance.switch.need import EstimateRow
+from appliance.wire.alert_requests import PlannedWindow
 
 
 class ProfileStatus(ProfileRow):

@@ -225,7 +225,7 @@ def _test_alert(now_unix_s: float, by: str) -> Transition:
 
 
 def _told(book: AlertBook, _now: Instant, test: Transition) -> Evaluation:
-    return Evaluation(book=book, transitions=(test,), notices=(Notice(transition=test),))
+    return Evaluation(book=book, transitions=[test], notices=[Notice(transition=test)])
 
 
 def _is_of(transition: Transition, test: Transition) -> bool:

@@ -98,11 +98,8 @@ class WindowsRequest(Record):
     """
 
 
-class AddWindowRequest(Record):
-    """Request to add a planned window, in place of one of the same name.
-
-    Answer: `result`.
-    """
+class PlannedWindow(Record, frozen=True):
+    """Recurring span of local time in which nobody is told."""
 
     name: str
     begin: str
@@ -112,8 +109,16 @@ class AddWindowRequest(Record):
     days: tuple[str, ...] = ()
     """Days on which it begins, `mon` to `sun`; empty: every day."""
     subjects: tuple[str, ...] = ()
-    """Names as of `silence`; empty: everything."""
+    """Names of profiles and watches, UUIDs of GPUs, or `box`; empty: everything."""
     reason: str = ""
+
+
+class AddWindowRequest(PlannedWindow, frozen=True):
+    """Request to add a planned window, in place of one of the same name; subjects are named as of `silence`.
+
+    Answer: `result`.
+    """
+
     by: str = ""
 
 

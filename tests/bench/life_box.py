@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from appliance.alerts.book import AlertBook, AlertPolicy, Evaluation, Instant, PlannedWindow
+from appliance.alerts.book import AlertBook, AlertPolicy, Evaluation, Instant
 from appliance.alerts.evaluation import evaluate
 from appliance.alerts.inhibition import circumstances
 from appliance.alerts.outbox import (
@@ -28,6 +28,7 @@ from appliance.model.alerts import (
     Transition,
     TransitionKind,
 )
+from appliance.wire.alert_requests import PlannedWindow
 from tests.bench.life_month import BACKUP_AT, BACKUP_MINUTES, ZONE, Month
 from tests.bench.life_world import DAY_S, LIVE, NAS, Effect, base_look, profile_of
 

@@ -62,12 +62,12 @@ def told(
     begun = book or AlertBook()
     return Evaluation(
         book=replace(begun, states={**begun.states, **{s.key: s for s in _states(changes)}}),
-        transitions=changes,
-        notices=tuple(
+        transitions=list(changes),
+        notices=[
             Notice(transition=one, not_before_unix_s=not_before_unix_s, is_digest=is_digest)
             for one in changes
-        ),
-        cancelled=cancelled,
+        ],
+        cancelled=list(cancelled),
     )
 
 

@@ -12,7 +12,7 @@ was told once of its end.
 from dataclasses import replace
 from typing import Final
 
-from appliance.alerts.book import AlertKey, AlertPolicy, PlannedWindow
+from appliance.alerts.book import AlertKey, AlertPolicy
 from appliance.alerts.inhibition import AlertCircumstances
 from appliance.alerts.report import open_alerts
 from appliance.alerts.silences import ack, add_window, silence, unsilence
@@ -30,6 +30,7 @@ from appliance.model.alerts import (
 )
 from appliance.model.errors import NotFoundError
 from appliance.model.words import Mark
+from appliance.wire.alert_requests import PlannedWindow
 from tests.fakes.alert_rounds import AlertRounds, finding
 
 DOWN, SLOW = AlertRule.LIVE_DOWN, AlertRule.SLOW

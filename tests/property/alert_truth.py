@@ -6,7 +6,7 @@ from enum import StrEnum
 from itertools import product
 from typing import Final
 
-from appliance.alerts.book import AlertPolicy, PlannedWindow
+from appliance.alerts.book import AlertPolicy
 from appliance.alerts.inhibition import AlertCircumstances
 from appliance.alerts.round import AlertTables
 from appliance.alerts.rules import findings
@@ -16,6 +16,7 @@ from appliance.alerts.watchdog_memory import WatchdogMemory
 from appliance.model.alerts import AlertRule, Finding, Severity
 from appliance.model.observed import ActiveState
 from appliance.model.words import Mark
+from appliance.wire.alert_requests import PlannedWindow
 from tests.fakes.alert_rounds import GENESIS, AlertRounds, bad, good
 from tests.fakes.looks import box_look, profile_look
 

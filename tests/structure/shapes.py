@@ -28,8 +28,14 @@ def same_shape(tree: SourceTree) -> Sequence[Pair]:
     """Return the pairs of classes of at least five fields, of which four fifths have the same names.
 
     Fields are names with a type in the class's body. Those that are inherited are declared once,
-    so they do not count; constants of a class (``ClassVar``, ``Final``) and protocols do not either.
+    so they do not count, nor does a class whose fields narrow those of its base; constants of a class
+    (``ClassVar``, ``Final``) and protocols do not either.
     """
+    bases = {
+        f"{file.name}.{name}": {ast.unparse(base) for base in node.bases}
+        for file in tree.files
+        for name, node in file.classes.items()
+    }
     fields = {
         f"{file.name}.{name}": found
         for file in tree.files
@@ -40,6 +46,8 @@ def same_shape(tree: SourceTree) -> Sequence[Pair]:
         Pair(one, other, fields[one] == fields[other])
         for one, other in combinations(sorted(fields), 2)
         if _overlap(fields[one], fields[other]) >= _SAME
+        and not _is_base(one, bases[other])
+        and not _is_base(other, bases[one])
     ]
 
 
@@ -53,6 +61,10 @@ def _fields(node: ast.ClassDef) -> Iterator[str]:
                     yield name
             case _:
                 pass
+
+
+def _is_base(name: str, bases: set[str]) -> bool:
+    return name.rpartition(".")[2] in bases
 
 
 def _overlap(one: set[str], other: set[str]) -> float:

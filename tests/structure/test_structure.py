@@ -122,6 +122,9 @@ def test_what_is_inherited_is_declared_once() -> None:
     """A class is no twin of the one that it extends."""
     child = SHAPES + "@dataclass\nclass Child(One):\n    f: int\n"
     assert len(same_shape(tree(a=child))) == len(same_shape(tree(a=SHAPES)))
+    narrow = "@dataclass\nclass Base:\n" + "".join(f"    n{n}: object\n" for n in range(6))
+    narrow += "@dataclass\nclass Narrow(Base):\n" + "".join(f"    n{n}: int\n" for n in range(6))
+    assert same_shape(tree(a=f"from dataclasses import dataclass\n\n{narrow}")) == []
 
 
 def test_modules_with_one_importer() -> None:

@@ -11,7 +11,6 @@ from typing import Final, assert_never
 from msgspec import to_builtins
 
 from appliance.alerts.action_tokens import ButtonAction, present_token
-from appliance.alerts.book import PlannedWindow
 from appliance.alerts.report import open_alerts, open_states, subject_phrase
 from appliance.alerts.silences import ack, add_window, remove_window, silence, unsilence
 from appliance.health.answering.subject_directory import SubjectDirectory
@@ -34,6 +33,7 @@ from appliance.wire.alert_requests import (
     AlertRequest,
     AlertsRequest,
     OutboxRequest,
+    PlannedWindow,
     RemoveWindowRequest,
     SilenceRequest,
     TestAlertRequest,
@@ -133,7 +133,7 @@ class AlertVerbs:
         return [one.event() for one in found]
 
     def _windows(self) -> Sequence[Mapping[str, object]]:
-        return _as_many_as_fit(map(asdict, self._watchdog.book.windows))
+        return _as_many_as_fit(one.fields() for one in self._watchdog.book.windows)
 
     # --- questions -------------------------------------------------------------------
 
@@ -181,14 +181,9 @@ class AlertVerbs:
         return ResultEvent(outcome="done", message=text, details={"until_unix_s": until_unix_s})
 
     async def _add_window(self, request: AddWindowRequest) -> ResultEvent:
-        window = PlannedWindow(
-            name=request.name,
-            days=request.days,
-            begin=request.begin,
-            minutes=request.minutes,
-            subjects=tuple(self._subjects.window_name(name) for name in request.subjects),
-            reason=request.reason,
-        )
+        fields = {name: getattr(request, name) for name in PlannedWindow.__struct_fields__}
+        fields["subjects"] = tuple(map(self._subjects.window_name, request.subjects))
+        window = PlannedWindow(**fields)
         await self._watchdog.change(lambda book, _now: add_window(book, window))
         return _done(f"the window {short(request.name)} is planned")
 

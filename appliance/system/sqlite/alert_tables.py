@@ -9,14 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
-from appliance.alerts.book import (
-    AlertBook,
-    AlertKey,
-    AlertState,
-    Evaluation,
-    PlannedWindow,
-    Silence,
-)
+from appliance.alerts.book import AlertBook, AlertKey, AlertState, Evaluation, Silence
 from appliance.alerts.outbox import OutboxRow, Settlement
 from appliance.model.alerts import AlertPhase, OutboxState, Transition
 from appliance.system.sqlite.database import Schema
@@ -30,6 +23,7 @@ from appliance.system.sqlite.store import (
     to_json,
     to_row,
 )
+from appliance.wire.alert_requests import PlannedWindow
 
 T = TypeVar("T")
 KEPT_TRANSITIONS: Final = 10_000

@@ -1,12 +1,15 @@
 """State of the alert book: its form in JSON, its bounds."""
 
 import json
-from dataclasses import asdict, replace
+from dataclasses import replace
+
+from msgspec import to_builtins
 
 from appliance.alerts.book import MOST_STATES as MOST
-from appliance.alerts.book import AlertState, BookClock, PlannedWindow, Silence
+from appliance.alerts.book import AlertState, BookClock, Silence
 from appliance.alerts.silences import ack, add_window, silence
 from appliance.model.alerts import AlertPhase, Finding, Sign, Subject, SubjectKind, TransitionKind
+from appliance.wire.alert_requests import PlannedWindow
 from appliance.wire.typed_json import from_json
 from tests.fakes.alert_rounds import GENESIS, AlertRounds, bad, good
 
@@ -33,7 +36,7 @@ def test_the_book_survives_as_json() -> None:
     ):
         for value in values:
             assert value is not None
-            assert from_json(kind, json.loads(json.dumps(asdict(value)))) == value
+            assert from_json(kind, json.loads(json.dumps(to_builtins(value)))) == value
 
 
 def test_a_state_is_bounded() -> None:
@@ -53,7 +56,7 @@ def test_a_state_is_bounded() -> None:
         rounds.look(good(), times=2)
     state = rounds.state()
     assert state is not None
-    assert len(json.dumps(asdict(state))) < 5000
+    assert len(json.dumps(to_builtins(state))) < 5000
     assert len(state.signs) <= 5
 
 

@@ -3,11 +3,12 @@
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from appliance.alerts.book import AlertPolicy, PlannedWindow
+from appliance.alerts.book import AlertPolicy
 from appliance.alerts.inhibition import AlertCircumstances
 from appliance.alerts.silences import ack, add_window, silence
 from appliance.model.alerts import AlertRule, Severity, Subject, SubjectKind, TransitionKind
 from appliance.model.words import Mark
+from appliance.wire.alert_requests import PlannedWindow
 from tests.fakes.alert_rounds import GENESIS, NOON, AlertRounds, bad, good, unknown
 
 FIRED, RESOLVED = TransitionKind.FIRED, TransitionKind.RESOLVED

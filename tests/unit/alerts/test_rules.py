@@ -467,9 +467,9 @@ def test_a_boot_ends_what_it_has_ended(rule: AlertRule) -> None:
     (state,) = evaluation.book.states.values()
     if rule in ENDED_BY_BOOT:
         assert rounds.told[-1] is TransitionKind.RESOLVED
-        assert (state.is_open, evaluation.postponed) == (False, ())
+        assert (state.is_open, evaluation.postponed) == (False, [])
     else:
-        assert (state.is_open, evaluation.postponed) == (True, (state.alert,))
+        assert (state.is_open, evaluation.postponed) == (True, [state.alert])
         assert evaluation.postponed_unix_s == rounds.now.unix_s + 120.0
 
 

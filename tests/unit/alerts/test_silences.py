@@ -6,11 +6,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from appliance.alerts.book import MOST_SILENCES, MOST_WINDOWS, AlertBook, AlertPolicy, PlannedWindow
+from appliance.alerts.book import MOST_SILENCES, MOST_WINDOWS, AlertBook, AlertPolicy
 from appliance.alerts.silences import (
     StopByRequest,
     add_window,
-    fire_test,
     quiet_until,
     remove_window,
     silence,
@@ -22,6 +21,7 @@ from appliance.alerts.silences import (
 )
 from appliance.model.alerts import BOX, AlertRule, Subject, SubjectKind, TransitionKind
 from appliance.model.errors import BadRequestError, NotFoundError
+from appliance.wire.alert_requests import PlannedWindow
 from tests.fakes.alert_rounds import GENESIS, NOON, NOON_UNIX_S, AlertRounds, bad
 from tests.fakes.alert_samples import told, transition
 
@@ -150,16 +150,6 @@ def test_windows_are_bounded_and_removed_by_name() -> None:
     assert len(book.windows) == MOST_WINDOWS
     with pytest.raises(NotFoundError, match='no window "w3"'):
         remove_window(book, "w3")
-
-
-def test_a_test_is_told_and_not_kept() -> None:
-    """A test alert has an id of its own, and leaves no state."""
-    book = AlertRounds().book
-    first, second = (fire_test(book, "ana", NOON) for _ in range(2))
-    second = fire_test(first.book, "ana", NOON)
-    assert [one.notices[0].transition.alert for one in (first, second)] == ["A1", "A2"]
-    assert first.notices[0].transition in first.transitions
-    assert second.book.states == {}
 
 
 AEON = Subject(kind=SubjectKind.PROFILE, name="aeon")

@@ -11,14 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from appliance.alerts.book import (
-    AlertBook,
-    AlertState,
-    BookClock,
-    Evaluation,
-    PlannedWindow,
-    Silence,
-)
+from appliance.alerts.book import AlertBook, AlertState, BookClock, Evaluation, Silence
 from appliance.alerts.outbox import Settlement
 from appliance.model.alerts import (
     AlertPhase,
@@ -31,6 +24,7 @@ from appliance.model.alerts import (
 )
 from appliance.model.errors import StoreError
 from appliance.system.sqlite.alert_store import AlertStore
+from appliance.wire.alert_requests import PlannedWindow
 from tests.fakes.alert_samples import AEON, GENESIS, NOW, profile_subject, told, transition
 
 FIRED = transition()

@@ -93,7 +93,7 @@ async def test_postponed_alerts_wait(store: Store) -> None:
         await store.commit(fired, targets=["phone"], now_unix_s=NOW)
     (sending,) = [row for row in await store.outbox() if row.transition.alert == "A3"]
     await store.begin([sending], now_unix_s=NOW)
-    evaluation = replace(told([]), postponed=alerts[:3], postponed_unix_s=NOW + 120)
+    evaluation = replace(told([]), postponed=list(alerts[:3]), postponed_unix_s=NOW + 120)
     await store.commit(evaluation, targets=["phone"], now_unix_s=NOW + 1)
     waits = {r.transition.alert: r.not_before_unix_s for r in await store.outbox()}
     assert waits == {"A1": NOW + 120, "A2": NOW + 300, "A3": 0.0, "A4": 0.0}
