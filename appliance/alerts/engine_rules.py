@@ -55,8 +55,7 @@ from appliance.alerts.watchdog_memory import (
     WatchdogMemory,
 )
 from appliance.model.alerts import AlertRule, Finding
-from appliance.model.measurements import EventKind, MeasurementEvent
-from appliance.speed.causes import command_for, rates
+from appliance.speed.causes import command_for, loss_rates
 from appliance.speed.speeds import SeriesSpeed
 from appliance.status.speed_row import change_text
 from appliance.status.stalls import STALLED_AFTER_S, requests_text, stall_of, stall_words
@@ -170,41 +169,33 @@ def judge_speed(look: BoxLook, memory: WatchdogMemory) -> Iterable[Finding]:
         series = () if profile.speed is None else profile.speed.series
         lost = [one for one in series if one.phase in _REPORTED]
         if lost:
-            yield _slow(profile.name, lost, look.unix_s)
+            yield _slow(profile.name, lost)
             continue
         is_judged = any(one.phase in _JUDGED for one in series)
         yield signed(AlertRule.SLOW, profile_subject(profile.name), is_good=is_judged or None)
 
 
-def _slow(name: str, lost: list[SeriesSpeed], now_unix_s: float) -> Finding:
-    events = [_event(name, one, now_unix_s) for one in lost]
-    first, *others = events
+def _slow(name: str, lost: list[SeriesSpeed]) -> Finding:
+    first, *others = lost
+    rates = _rates(first)
     return bad(
         AlertRule.SLOW,
         profile_subject(name),
-        f"slow: {rates(first)}" if rates(first) else "slow",
-        details=("" if first.change is None else change_text(first.change), *map(rates, others)),
-        likely=first.likely or "unknown",
+        f"slow: {rates}" if rates else "slow",
+        details=("" if first.change is None else change_text(first.change), *map(_rates, others)),
+        likely=first.cause_text or "unknown",
         command=command_for(first.cause, name),
         since_unix_s=first.since_unix_s,
     )
 
 
-def _event(name: str, speed: SeriesSpeed, now_unix_s: float) -> MeasurementEvent:
-    """Return the loss as the event that told it, in tokens a second."""
-    factor = speed.tokens_per_step
-    return MeasurementEvent(
-        unix_s=now_unix_s,
-        profile=name,
-        kind=EventKind.REGRESSION,
-        series=speed.series,
-        change=speed.change,
-        cause=speed.cause,
-        rate=None if speed.rate is None else speed.rate * factor,
-        baseline=None if speed.baseline is None else speed.baseline * factor,
-        since_unix_s=speed.since_unix_s,
-        likely=speed.cause_text,
+def _rates(speed: SeriesSpeed) -> str:
+    """Return the rate and its baseline, in tokens a second."""
+    tok_s, baseline_tok_s = (
+        None if rate is None else rate * speed.tokens_per_step
+        for rate in (speed.rate, speed.baseline)
     )
+    return loss_rates(speed.series, tok_s, baseline_tok_s)
 
 
 def judge_quality(look: BoxLook, memory: WatchdogMemory) -> Iterable[Finding]:

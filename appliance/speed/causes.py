@@ -460,12 +460,12 @@ _UNKNOWN: Final = "unknown"
 _UNITS: Final = {Series.DECODE: "tok/s", Series.PREFILL: "tok/s of prompts"}
 
 
-def rates(event: MeasurementEvent) -> str:
-    """Return the rate of an event beside its baseline: ``27.1 tok/s (was 41.0)``; empty: unknown."""
-    if event.series is None or event.rate is None:
+def loss_rates(series: Series | None, tok_s: float | None, baseline_tok_s: float | None) -> str:
+    """Return a rate beside its baseline: ``27.1 tok/s (was 41.0)``; empty: unknown."""
+    if series is None or tok_s is None:
         return ""
-    was = "" if event.baseline is None else f" (was {rate_text(event.baseline)})"
-    return f"{rate_text(event.rate)} {_UNITS[event.series]}{was}"
+    was = "" if baseline_tok_s is None else f" (was {rate_text(baseline_tok_s)})"
+    return f"{rate_text(tok_s)} {_UNITS[series]}{was}"
 
 
 def loss_sentence(event: MeasurementEvent) -> str:
@@ -473,6 +473,6 @@ def loss_sentence(event: MeasurementEvent) -> str:
     lasted = "" if event.since_unix_s is None else f" for {age(event.unix_s - event.since_unix_s)}"
     change = "" if event.change is None else f", {change_text(event.change)}{lasted}"
     return (
-        f"slow: {rates(event)}{change};"
+        f"slow: {loss_rates(event.series, event.rate, event.baseline)}{change};"
         f" likely: {event.likely or _UNKNOWN}; do: {command_for(event.cause, event.profile)}"
     )

@@ -19,8 +19,8 @@ from appliance.speed.causes import (
     Comparison,
     LossCause,
     command_for,
+    loss_rates,
     loss_sentence,
-    rates,
     suspicions,
 )
 from appliance.speed.evidence import Circumstances, circumstances_of, joined
@@ -320,5 +320,5 @@ def test_unknown_cause_is_said() -> None:
 
 def test_figures_say_what_is_known() -> None:
     """Figures without a series are empty, and those without a baseline have the rate alone."""
-    assert rates(LOSS.replaced(series=None)) == ""
-    assert rates(LOSS.replaced(baseline=None, series=Series.PREFILL)) == "27.1 tok/s of prompts"
+    assert loss_rates(None, 27.1, 41.0) == ""
+    assert loss_rates(Series.PREFILL, 27.1, None) == "27.1 tok/s of prompts"
