@@ -20,28 +20,26 @@ from appliance.cli.output_types import (
     PARTIAL,
     WHOLE,
     AlertAnswer,
-    ApplyDocument,
     BaselineChange,
     BenchDocument,
-    CheckedProfile,
     EmptyBenchDocument,
-    ExampleEntry,
     FileText,
-    ImportDocument,
     JournalLine,
-    LintDocument,
     PlannedWindows,
     ProfileDetails,
     ProfileStatus,
     RefusalEvent,
-    RemovedProfiles,
     SettingsPlace,
     SpeedHistory,
     TargetAnswer,
-    VerifyDocument,
-    VersionDocument,
 )
 from appliance.cli.profile_making import NewProfile
+from appliance.cli.verbs.apply import ApplyDocument
+from appliance.cli.verbs.profile import CheckedProfile, LintDocument, RemovedProfiles
+from appliance.cli.verbs.profile_import import ImportDocument
+from appliance.cli.verbs.profile_new import ExampleEntry
+from appliance.cli.verbs.verify import VerifyDocument
+from appliance.cli.verbs.version import VersionDocument
 from appliance.model.events import AlertEvent, MeasuredEvent
 from appliance.model.json_reader import decode_json
 from appliance.model.measurements import Probe

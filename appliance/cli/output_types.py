@@ -20,7 +20,6 @@ from appliance.model.profile import (
     Handling,
     Need,
 )
-from appliance.profiles.foreign.server_command import Disposition
 from appliance.speed.bench_comparison import Winner
 from appliance.speed.bench_plan import Workload
 from appliance.speed.bench_rows import LevelRates, RequestRow
@@ -35,7 +34,6 @@ from appliance.status.document import (
     AlertSection,
     NeedRow,
     ProfileRow,
-    VerificationRow,
 )
 from appliance.switch.need import EstimateRow
 from appliance.wire.alert_requests import PlannedWindow
@@ -58,20 +56,6 @@ class ProfileDetails(ProfileRow):
     need: NeedRow
     estimate: EstimateRow | None
     """Parts of the estimate, whatever the source of the need is; None: there is no estimate."""
-
-
-class VerifiedProfile(TypedDict):
-    """One profile that serves, compared with what its engine reports."""
-
-    name: str
-    verification: VerificationRow
-
-
-class VerifyDocument(TypedDict):
-    """Engines that were compared with their profiles."""
-
-    profiles: list[VerifiedProfile]
-    """None where nothing serves."""
 
 
 class FileText(TypedDict):
@@ -179,183 +163,11 @@ class TargetAnswer(TypedDict):
     """Whether an outside service gets signs of life."""
 
 
-class ApplyStep(TypedDict):
-    """File, and what was or would be done with it."""
-
-    file: str
-    action: str
-    note: str | None
-
-
-class DriftEntry(TypedDict):
-    """File that was edited by hand."""
-
-    file: str
-    kind: str
-    profile: str | None
-    diff: str
-    refused: list[str]
-    """Sentences about edits that no profile can keep."""
-
-
-class ApplyDocument(TypedDict):
-    """Report of an apply."""
-
-    dry_run: bool
-    steps: list[ApplyStep]
-    drift: list[DriftEntry]
-    adopted: Mapping[str, Mapping[str, object]]
-    """By profile, hand edits that it keeps now."""
-    errors: list[str]
-    warnings: list[str]
-    profiles: list[str]
-    restart: list[str]
-    """Profiles whose running model is older than their unit."""
-    updated: NotRequired[list[str]]
-    """Profiles whose unit stays, and of which something else changes, in force at once."""
-    gateway_changed: bool
-    reloaded: bool
-    exit: int
-
-
-class FoundTrap(TypedDict):
-    """Trap that a profile has."""
-
-    trap: str
-    """Name of the trap, as `allow_traps` takes it."""
-    statement: str
-    """Consequence, as a clause."""
-    detail: str
-    """Part of the profile, its model or the GPUs that is the trap."""
-    keys: list[str]
-    """Keys of the profile that make it, first the one to change."""
-    advice: str
-    source: str
-    checked: str
-    """Day on which the source was last looked at, ISO 8601."""
-    builds: str
-    """Builds of the engine for which it holds."""
-    certain: bool
-    """Whether the engine's build is known to be one of them."""
-
-
-class LintedProfile(TypedDict):
-    """One profile that was linted."""
-
-    file: str
-    ok: bool
-    """Whether the file is valid."""
-    error: str | None
-    """Faults of the file, in complete lines; None: it is valid."""
-    build: str | None
-    """Version of the engine; None: not known."""
-    traps: list[FoundTrap]
-    allowed: list[str]
-    """Traps that the profile has and names in `allow_traps`."""
-    unchecked: list[str]
-    """Traps that the profile has on some GPUs, where they could not be read."""
-    notes: list[str]
-    """Sentences about names in `allow_traps` that mean nothing any more."""
-    options: NotRequired[list[str]]
-    """Sentences about options that the engine's program lacks, or that nobody has compared with it yet."""
-
-
-class LintedGpu(TypedDict):
-    """One GPU that was looked at."""
-
-    index: int
-    name: str
-    compute_capability: str | None
-    """None: the driver does not say."""
-    nvlinks: int | None
-    """Number of NVLinks that are up; None: the driver does not say."""
-
-
-class LintDocument(TypedDict):
-    """Traps of profiles."""
-
-    profiles: list[LintedProfile]
-    gpus: list[LintedGpu]
-    """GPUs that were looked at; empty: none had to be, or none can be read."""
-    gpu_problem: str | None
-    """Reason why the GPUs could not be read; None: they were, or nobody had to."""
-
-
-class ImportedProfile(TypedDict):
-    """Profile that a configuration gives."""
-
-    name: str
-    source: str
-    file: str | None
-    """Path of the file that was written; None: none was."""
-    text: str
-    """Text of the profile."""
-    parts: list[Disposition]
-    warnings: NotRequired[list[str]]
-    """Sentences about what would keep it from starting here."""
-
-
-class ImportDocument(TypedDict):
-    """Outcome of an import."""
-
-    profiles: list[ImportedProfile]
-    faults: list[str]
-    """Sentences about what could not be imported."""
-
-
-class ExampleEntry(TypedDict):
-    """Profile of the library of examples."""
-
-    name: str
-    description: str
-    """Model and hardware that the example is for."""
-    engine: str
-    model: str
-    """Model in the example, which another one takes the place of."""
-
-
-class RemovedProfiles(TypedDict):
-    """Files of profiles that were removed."""
-
-    removed: list[str]
-    """Paths of the files."""
-    still_applied: list[str]
-    """Names of those whose units are there until the next apply."""
-
-
-class CheckedProfile(TypedDict):
-    """Profile file that was checked."""
-
-    file: str
-    ok: bool
-    error: str | None
-    warnings: NotRequired[list[str]]
-    """Sentences about files that its engine would not find or could not open."""
-
-
 class SettingsPlace(TypedDict):
     """File of the settings; `ok` where it was checked."""
 
     path: str
     ok: NotRequired[Literal[True]]
-
-
-class ProtocolVersions(TypedDict):
-    """Versions of the control protocol that the command knows."""
-
-    min: int
-    max: int
-
-
-class VersionDocument(TypedDict):
-    """Versions of the command and of the supervisor."""
-
-    version: str
-    build: NotRequired[str | None]
-    """Identifier that tells two builds of one version apart; None: the command runs from a checkout."""
-    protocol: ProtocolVersions
-    supervisor: str | None
-    """None: it does not answer."""
 
 
 class RefusalEvent(TypedDict):

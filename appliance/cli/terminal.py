@@ -155,10 +155,12 @@ class Terminal(Record):
         self.write(f"{json_text(text)}\n")
 
     def document(self, value: object, *, indent: int | None = 2) -> None:
-        """Write one document of JSON."""
+        """Write one document of JSON; dataclasses and Structs are objects of their fields."""
         import json  # noqa: PLC0415 - 2.5 ms, and only --json needs it
 
-        self.verbatim(json.dumps(value, indent=indent, ensure_ascii=False))
+        from msgspec import to_builtins  # noqa: PLC0415
+
+        self.verbatim(json.dumps(value, indent=indent, ensure_ascii=False, default=to_builtins))
 
     def width(self) -> int:
         """Return the terminal's present width in columns."""

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Final, NotRequired, TypedDict
 
 from appliance.cli.arguments import Arguments
 from appliance.cli.failures import CliError, need_root
@@ -42,6 +42,45 @@ from appliance.system.systemd.systemctl import Systemctl
 from appliance.system.systemd.unit_store import ApplyBusyError
 from appliance.system.toml.editing import migrated
 from appliance.wire.control import Exit
+
+
+class ApplyStep(TypedDict):
+    """File, and what was or would be done with it."""
+
+    file: str
+    action: str
+    note: str | None
+
+
+class DriftEntry(TypedDict):
+    """File that was edited by hand."""
+
+    file: str
+    kind: str
+    profile: str | None
+    diff: str
+    refused: list[str]
+    """Sentences about edits that no profile can keep."""
+
+
+class ApplyDocument(TypedDict):
+    """Report of an apply."""
+
+    dry_run: bool
+    steps: list[ApplyStep]
+    drift: list[DriftEntry]
+    adopted: Mapping[str, Mapping[str, object]]
+    """By profile, hand edits that it keeps now."""
+    errors: list[str]
+    warnings: list[str]
+    profiles: list[str]
+    restart: list[str]
+    """Profiles whose running model is older than their unit."""
+    updated: NotRequired[list[str]]
+    """Profiles whose unit stays, and of which something else changes, in force at once."""
+    gateway_changed: bool
+    reloaded: bool
+    exit: int
 
 
 def run(arguments: Arguments, streams: Streams) -> int:
@@ -201,7 +240,7 @@ def _summary(report: ApplyReport) -> str:
     return f"{applied} applied"
 
 
-def as_document(report: ApplyReport) -> Mapping[str, object]:
+def as_document(report: ApplyReport) -> ApplyDocument:
     """Return the report as JSON values."""
     plan = report.plan
     return {

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
+from typing import NotRequired, TypedDict
 
 from appliance.cli.arguments import Arguments
 from appliance.cli.box import places_of, read_status
@@ -52,6 +53,88 @@ from appliance.system.model_files.reading import read_adapter_ranks, read_model
 from appliance.system.profile_files.loading import SUFFIX, load_profile, source_of
 from appliance.system.systemd.systemctl import Systemctl
 from appliance.wire.control import Exit
+
+
+class FoundTrap(TypedDict):
+    """Trap that a profile has."""
+
+    trap: str
+    """Name of the trap, as `allow_traps` takes it."""
+    statement: str
+    """Consequence, as a clause."""
+    detail: str
+    """Part of the profile, its model or the GPUs that is the trap."""
+    keys: list[str]
+    """Keys of the profile that make it, first the one to change."""
+    advice: str
+    source: str
+    checked: str
+    """Day on which the source was last looked at, ISO 8601."""
+    builds: str
+    """Builds of the engine for which it holds."""
+    certain: bool
+    """Whether the engine's build is known to be one of them."""
+
+
+class LintedProfile(TypedDict):
+    """One profile that was linted."""
+
+    file: str
+    ok: bool
+    """Whether the file is valid."""
+    error: str | None
+    """Faults of the file, in complete lines; None: it is valid."""
+    build: str | None
+    """Version of the engine; None: not known."""
+    traps: list[FoundTrap]
+    allowed: list[str]
+    """Traps that the profile has and names in `allow_traps`."""
+    unchecked: list[str]
+    """Traps that the profile has on some GPUs, where they could not be read."""
+    notes: list[str]
+    """Sentences about names in `allow_traps` that mean nothing any more."""
+    options: NotRequired[list[str]]
+    """Sentences about options that the engine's program lacks, or that nobody has compared with it yet."""
+
+
+class LintedGpu(TypedDict):
+    """One GPU that was looked at."""
+
+    index: int
+    name: str
+    compute_capability: str | None
+    """None: the driver does not say."""
+    nvlinks: int | None
+    """Number of NVLinks that are up; None: the driver does not say."""
+
+
+class LintDocument(TypedDict):
+    """Traps of profiles."""
+
+    profiles: list[LintedProfile]
+    gpus: list[LintedGpu]
+    """GPUs that were looked at; empty: none had to be, or none can be read."""
+    gpu_problem: str | None
+    """Reason why the GPUs could not be read; None: they were, or nobody had to."""
+
+
+class RemovedProfiles(TypedDict):
+    """Files of profiles that were removed."""
+
+    removed: list[str]
+    """Paths of the files."""
+    still_applied: list[str]
+    """Names of those whose units are there until the next apply."""
+
+
+class CheckedProfile(TypedDict):
+    """Profile file that was checked."""
+
+    file: str
+    ok: bool
+    error: str | None
+    warnings: NotRequired[list[str]]
+    """Sentences about files that its engine would not find or could not open."""
 
 
 def run(arguments: Arguments, streams: Streams) -> int:
@@ -113,7 +196,7 @@ def run_removal(arguments: Arguments, streams: Streams) -> int:
     remove_files(paths.values())
     if arguments.json:
         removed = [str(path) for path in paths.values()]
-        streams.out.document({"removed": removed, "still_applied": applied})
+        streams.out.document(RemovedProfiles(removed=removed, still_applied=applied))
         return int(Exit.OK)
     for path in paths.values():
         streams.out.line(f"removed {path}")
@@ -230,12 +313,9 @@ def _with_warnings(check: ProfileCheck) -> list[Checked]:
 def _report(checked: Sequence[Checked], arguments: Arguments, streams: Streams) -> None:
     if arguments.json:
         document = [
-            {
-                "file": c.file,
-                "ok": not c.error,
-                "error": c.error or None,
-                "warnings": list(c.warnings),
-            }
+            CheckedProfile(
+                file=c.file, ok=not c.error, error=c.error or None, warnings=list(c.warnings)
+            )
             for c in checked
         ]
         streams.out.document(document)
@@ -311,7 +391,7 @@ def _trap_lines(one: SprungTrap, terminal: Terminal) -> Iterator[str]:
     yield f"    source: {trap.source} (checked {trap.checked})"
 
 
-def _lint_document(checked: Sequence[Checked], report: LintReport) -> dict[str, object]:
+def _lint_document(checked: Sequence[Checked], report: LintReport) -> LintDocument:
     return {
         "profiles": [_profile_row(one, report) for one in checked],
         "gpus": [_gpu_row(gpu) for gpu in report.look.hardware],
@@ -319,7 +399,7 @@ def _lint_document(checked: Sequence[Checked], report: LintReport) -> dict[str, 
     }
 
 
-def _profile_row(one: Checked, report: LintReport) -> dict[str, object]:
+def _profile_row(one: Checked, report: LintReport) -> LintedProfile:
     found = _lint_of(one, report)
     lint = Lint() if found is None else found
     path = "" if one.spec is None else one.spec.applied.source_path
@@ -336,7 +416,7 @@ def _profile_row(one: Checked, report: LintReport) -> dict[str, object]:
     }
 
 
-def _trap_row(one: SprungTrap) -> dict[str, object]:
+def _trap_row(one: SprungTrap) -> FoundTrap:
     trap = one.trap
     return {
         "trap": str(trap.name),
@@ -351,7 +431,7 @@ def _trap_row(one: SprungTrap) -> dict[str, object]:
     }
 
 
-def _gpu_row(gpu: GpuHardware) -> dict[str, object]:
+def _gpu_row(gpu: GpuHardware) -> LintedGpu:
     return {
         "index": gpu.index,
         "name": gpu.name,

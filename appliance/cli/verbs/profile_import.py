@@ -7,9 +7,9 @@ standard error.
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NotRequired, TypedDict
 
 from appliance.cli.arguments import Arguments
 from appliance.cli.failures import CliError
@@ -23,7 +23,12 @@ from appliance.profiles.foreign.profile_draft import (
     port_of,
     program_of,
 )
-from appliance.profiles.foreign.server_command import DispositionKind, ImportFaultError, PartKind
+from appliance.profiles.foreign.server_command import (
+    Disposition,
+    DispositionKind,
+    ImportFaultError,
+    PartKind,
+)
 from appliance.profiles.foreign.sources import ImportSource, drafts_of
 from appliance.settings.loader import load_settings
 from appliance.system.kernel.tcp_listeners import port_holder
@@ -37,6 +42,28 @@ from appliance.wire.control import Exit
 
 _STDIN: Final = "-"
 _UNIT: Final = ".service"
+
+
+class ImportedProfile(TypedDict):
+    """Profile that a configuration gives."""
+
+    name: str
+    source: str
+    file: str | None
+    """Path of the file that was written; None: none was."""
+    text: str
+    """Text of the profile."""
+    parts: list[Disposition]
+    warnings: NotRequired[list[str]]
+    """Sentences about what would keep it from starting here."""
+
+
+class ImportDocument(TypedDict):
+    """Outcome of an import."""
+
+    profiles: list[ImportedProfile]
+    faults: list[str]
+    """Sentences about what could not be imported."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,7 +191,7 @@ def _summary(file: DraftFile, path: Path | None) -> Iterator[str]:
         yield f"  dropped: {ledger_line(disposition)}"
 
 
-def _document(report: ImportReport, paths: dict[str, Path]) -> dict[str, object]:
+def _document(report: ImportReport, paths: dict[str, Path]) -> ImportDocument:
     return {
         "profiles": [
             {
@@ -172,7 +199,7 @@ def _document(report: ImportReport, paths: dict[str, Path]) -> dict[str, object]
                 "source": file.draft.origin,
                 "file": str(path) if (path := paths.get(file.draft.name)) else None,
                 "text": file.text,
-                "parts": [asdict(part) for part in file.draft.dispositions],
+                "parts": list(file.draft.dispositions),
                 "warnings": list(report.warnings[file.draft.name]),
             }
             for file in report.files

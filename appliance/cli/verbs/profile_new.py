@@ -6,8 +6,9 @@ The file goes into the box's profiles, or is printed; none is replaced without `
 import os
 import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
+from typing import TypedDict
 
 from appliance.cli.arguments import Arguments
 from appliance.cli.failures import CliError, need_root
@@ -31,6 +32,17 @@ from appliance.system.profile_files.example_library import example_names, exampl
 from appliance.system.profile_files.loading import NAME_RULE
 from appliance.system.toml.file import parse_document
 from appliance.wire.control import Exit
+
+
+class ExampleEntry(TypedDict):
+    """Profile of the library of examples."""
+
+    name: str
+    description: str
+    """Model and hardware that the example is for."""
+    engine: str
+    model: str
+    """Model in the example, which another one takes the place of."""
 
 
 def run(arguments: Arguments, streams: Streams) -> int:
@@ -106,7 +118,7 @@ def _words(arguments: Arguments) -> Iterator[str]:
 
 def _print(made: NewProfile, path: Path | None, arguments: Arguments, streams: Streams) -> None:
     if arguments.json:
-        streams.out.document(asdict(replace(made, file=None if path is None else str(path))))
+        streams.out.document(replace(made, file=None if path is None else str(path)))
     elif path is None:
         streams.out.content(made.text)
         streams.out.stream.flush()
@@ -123,11 +135,13 @@ def _next(path: Path, *, is_own: bool) -> str:
 
 
 def _list_examples(arguments: Arguments, streams: Streams) -> int:
-    rows: list[dict[str, str]] = []
+    rows: list[ExampleEntry] = []
     for name in example_names():
         table = parse_document(example_text(name).encode()).table
-        facts = {key: str(table.get(key, "")) for key in ("description", "engine", "model")}
-        rows.append({"name": name, **facts})
+        description, engine, model = (
+            str(table.get(key, "")) for key in ("description", "engine", "model")
+        )
+        rows.append(ExampleEntry(name=name, description=description, engine=engine, model=model))
     if arguments.json:
         streams.out.document(rows)
         return int(Exit.OK)

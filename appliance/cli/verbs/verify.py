@@ -1,7 +1,7 @@
 """Verb `appliance verify`: what engines report about themselves, against what their profiles declare."""
 
 from collections.abc import Iterator, Sequence
-from typing import Final, cast
+from typing import Final, TypedDict, cast
 
 from appliance.cli.arguments import Arguments
 from appliance.cli.box import places_of
@@ -21,6 +21,20 @@ _COLUMNS: Final = (
     Column(head="REPORTED", least=12),
     Column(head="BY", least=12, spare=1),
 )
+
+
+class VerifiedProfile(TypedDict):
+    """One profile that serves, compared with what its engine reports."""
+
+    name: str
+    verification: VerificationRow
+
+
+class VerifyDocument(TypedDict):
+    """Engines that were compared with their profiles."""
+
+    profiles: list[VerifiedProfile]
+    """None where nothing serves."""
 
 
 def run(arguments: Arguments, streams: Streams) -> int:

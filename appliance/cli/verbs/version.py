@@ -1,5 +1,7 @@
 """Verb `appliance version`."""
 
+from typing import NotRequired, TypedDict
+
 import appliance
 from appliance import __version__
 from appliance.cli.arguments import Arguments
@@ -14,12 +16,30 @@ from appliance.wire.conversation import PROTOCOL_MAX, PROTOCOL_MIN
 from appliance.wire.json_values import object_in, text_in
 
 
+class ProtocolVersions(TypedDict):
+    """Versions of the control protocol that the command knows."""
+
+    min: int
+    max: int
+
+
+class VersionDocument(TypedDict):
+    """Versions of the command and of the supervisor."""
+
+    version: str
+    build: NotRequired[str | None]
+    """Identifier that tells two builds of one version apart; None: the command runs from a checkout."""
+    protocol: ProtocolVersions
+    supervisor: str | None
+    """None: it does not answer."""
+
+
 def run(arguments: Arguments, streams: Streams) -> int:
     """Print our version, and the supervisor's where it answers."""
     supervisor = _supervisor_version(places_of(arguments).control_socket)
     build = build_of(appliance.__file__)
     if arguments.json:
-        document = {
+        document: VersionDocument = {
             "version": __version__,
             "build": build,
             "protocol": {"min": PROTOCOL_MIN, "max": PROTOCOL_MAX},
