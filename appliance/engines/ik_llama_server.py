@@ -337,11 +337,7 @@ class IkLlamaServerOptions(llama_cpp.LlamaCppOptions):
 COMMON: Final = (
     ("model", flag("--model", "-m", form=FlagForm.DERIVED)),
     ("served", flag("--alias", "-a", form=FlagForm.DERIVED)),
-    ("gpus", flag("--device", "-dev", form=FlagForm.DERIVED)),
-    ("ctx", flag("--ctx-size", "-c", form=FlagForm.DERIVED, kind=ValueKind.WHOLE)),
-    ("parallel", flag("--parallel", "-np", form=FlagForm.DERIVED, kind=ValueKind.WHOLE)),
-    ("kv.k", flag("--cache-type-k", "-ctk")),
-    ("kv.v", flag("--cache-type-v", "-ctv")),
+    *llama_cpp.CAPACITY_FLAGS,
     ("thinking", flag("--reasoning", "-rea", form=FlagForm.DERIVED, since=_AUGUST)),
     ("thinking.budget", flag("--reasoning-budget", form=FlagForm.DERIVED, kind=ValueKind.WHOLE)),
     ("sampling.temperature", flag("--temp", kind=ValueKind.NUMBER)),
@@ -416,10 +412,7 @@ def _layers(layers: Literal["all"] | int | None, *, on_gpus: bool) -> int:
 
 
 def _behaviour(profile: Profile, options: IkLlamaServerOptions) -> Iterator[str]:
-    if options.chat_template is not None:
-        is_file = options.chat_template.startswith("/")
-        yield "--chat-template-file" if is_file else "--chat-template"
-        yield options.chat_template
+    yield from llama_cpp.template_words(options.chat_template)
     if profile.thinking is not None:
         yield from ("--reasoning", "on" if profile.thinking.on else "off")
         yield from words("--reasoning-budget", profile.thinking.budget_tokens)

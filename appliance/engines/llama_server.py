@@ -197,11 +197,7 @@ COMMON: Final = (
     ("model", flag("--model", "-m", form=FlagForm.DERIVED)),
     ("model", flag("--hf-repo", "-hf", "-hfr", form=FlagForm.DERIVED, read=_HF)),
     ("served", flag("--alias", "-a", form=FlagForm.DERIVED, read=lambda text: text.split(","))),
-    ("gpus", flag("--device", "-dev", form=FlagForm.DERIVED)),
-    ("ctx", flag("--ctx-size", "-c", form=FlagForm.DERIVED, kind=ValueKind.WHOLE)),
-    ("parallel", flag("--parallel", "-np", form=FlagForm.DERIVED, kind=ValueKind.WHOLE)),
-    ("kv.k", flag("--cache-type-k", "-ctk")),
-    ("kv.v", flag("--cache-type-v", "-ctv")),
+    *llama_cpp.CAPACITY_FLAGS,
     ("thinking", flag("--reasoning", "-rea", form=FlagForm.DERIVED)),
     ("thinking.budget", flag("--reasoning-budget", form=FlagForm.DERIVED, kind=ValueKind.WHOLE)),
     ("sampling.temperature", flag("--temp", "--temperature", kind=ValueKind.NUMBER)),
@@ -344,10 +340,7 @@ def _loading(options: LlamaServerOptions) -> Iterator[str]:
 
 
 def _behaviour(profile: Profile, options: LlamaServerOptions) -> Iterator[str]:
-    if options.chat_template is not None:
-        is_file = options.chat_template.startswith("/")
-        yield "--chat-template-file" if is_file else "--chat-template"
-        yield options.chat_template
+    yield from llama_cpp.template_words(options.chat_template)
     yield from _thinking(profile)
     yield from _drafting(profile)
 

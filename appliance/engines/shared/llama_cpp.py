@@ -264,6 +264,14 @@ DEFAULT_BATCH: Final = 2048
 DEFAULT_UBATCH: Final = 512
 """Tokens of a physical batch where nothing is said (``common_params::n_ubatch``)."""
 
+CAPACITY_FLAGS: Final[CommonFlags] = (
+    ("gpus", flag("--device", "-dev", form=FlagForm.DERIVED)),
+    ("ctx", flag("--ctx-size", "-c", form=FlagForm.DERIVED, kind=ValueKind.WHOLE)),
+    ("parallel", flag("--parallel", "-np", form=FlagForm.DERIVED, kind=ValueKind.WHOLE)),
+    ("kv.k", flag("--cache-type-k", "-ctk")),
+    ("kv.v", flag("--cache-type-v", "-ctv")),
+)
+"""Flags of GPUs, context and cache that all these servers have in the same spelling."""
 SAMPLING_FLAGS: Final[CommonFlags] = (
     ("sampling.top_p", flag("--top-p", kind=ValueKind.NUMBER)),
     ("sampling.top_k", flag("--top-k", kind=ValueKind.WHOLE)),
@@ -434,6 +442,13 @@ def layers_fact(profile: Profile, options: LlamaCppOptions) -> DeclaredFact:
     if layers is None or layers == "all":
         return stated(Topic.GPU_LAYERS, key, "all")
     return exactly(Topic.GPU_LAYERS, key, layers)
+
+
+def template_words(template: str | None) -> tuple[str, ...]:
+    """Return the arguments for a chat template, which is named or in a file; none: the model's own."""
+    if template is None:
+        return ()
+    return ("--chat-template-file" if template.startswith("/") else "--chat-template", template)
 
 
 def reads_tools(_profile: Profile) -> bool:

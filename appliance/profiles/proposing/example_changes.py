@@ -7,7 +7,6 @@ from appliance.engines import ENGINES
 from appliance.profiles.foreign.profile_draft import NOT_FOUND, PROGRAMS, HostFacts
 
 _NEED = "need"
-_PYTORCH = frozenset({"vllm", "sglang"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +97,8 @@ def leaves_need_out(use: ExampleUse) -> bool:
     if _NEED not in use.table:
         return False
     engine = ENGINES.get(str(use.table.get("engine")))
-    is_share = engine is not None and engine.name in _PYTORCH
+    # Engines that run PyTorch take a share of each GPU.
+    is_share = engine is not None and engine.weights == "safetensors"
     model = use.table.get("model")
     return is_share or (use.model is not None and _last(use.model) != _last(str(model)))
 
