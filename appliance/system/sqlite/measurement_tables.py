@@ -6,7 +6,6 @@ years of a probe every 15 minutes are 15 MiB (`make bench-history`).
 
 import sqlite3
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import fields
 from typing import Any, Final
 
 from msgspec import to_builtins
@@ -24,6 +23,7 @@ from appliance.status.history import RateSummary, summarise
 from appliance.system.sqlite.database import Schema, transaction
 from appliance.system.sqlite.store import (
     Row,
+    columns_of,
     decoded,
     drop_old,
     from_row,
@@ -41,7 +41,7 @@ _PAGES_A_STEP: Final = 256
 """Free pages that one step gives back to the disk: 1 MiB."""
 _KEPT_EVENTS: Final = 10_000
 _KEPT_BENCHES: Final = 50
-RAW_COLUMNS: Final = tuple(field.name for field in fields(RawTimings))
+RAW_COLUMNS: Final = columns_of(RawTimings)
 _CLOCKS: Final[Mapping[str, TimingSource]] = {source.value: source for source in TimingSource}
 _SERIES: Final = tuple(Series)
 _COUNTS: Final = f"outcome = '{ProbeOutcome.VALID}' AND kind <> '{ProbeKind.WARM_UP}'"

@@ -13,22 +13,17 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import fields
 from functools import cache
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Any, Final, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Final, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from msgspec import to_builtins
 
 from appliance.model.json_reader import decode_json
-from appliance.model.record import Record
 from appliance.model.wording import short
 from appliance.system.sqlite.database import DAMAGE, Schema, open_or_replace, salvage_tables
 from appliance.wire.typed_json import from_json
-
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
 
 _log = logging.getLogger(__name__)
 
@@ -146,7 +141,7 @@ class SqliteStore:
 # --- values as rows ------------------------------------------------------------------
 
 
-def to_row(value: "DataclassInstance | Record", *without: str) -> dict[str, Any]:
+def to_row(value: Any, *without: str) -> dict[str, Any]:
     """Return the columns of a value.
 
     Args:
@@ -201,14 +196,15 @@ def from_text(kind: type[T], text: str) -> T:
     return from_json(kind, decode_json(text))
 
 
+def columns_of(kind: type) -> tuple[str, ...]:
+    """Return the names of a type's fields, which are those of its columns."""
+    return tuple(_column_types(kind))
+
+
 @cache
-def _column_types(kind: "type[DataclassInstance | Record]") -> Mapping[str, type | None]:
+def _column_types(kind: type) -> Mapping[str, type | None]:
     """Return the type of each field's column: bool, another plain one as `object`, or None for JSON text."""
-    hints = get_type_hints(kind)
-    names = (
-        kind.__struct_fields__ if issubclass(kind, Record) else [one.name for one in fields(kind)]
-    )
-    return {name: _column_type(hints[name]) for name in names}
+    return {name: _column_type(hint) for name, hint in get_type_hints(kind).items()}
 
 
 def _column_type(hint: Any) -> type | None:

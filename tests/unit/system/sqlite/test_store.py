@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+import msgspec
 import pytest
 
 from appliance.system.sqlite.database import DAMAGE
@@ -83,3 +84,17 @@ def test_a_row_without_a_column_is_refused() -> None:
     row = {name: value for name, value in ROW.items() if name != "is_new"}
     with pytest.raises(DAMAGE):
         from_row(Thing, row)
+
+
+class Pair(msgspec.Struct, frozen=True, kw_only=True):
+    """Struct, whose fields are columns as those of a dataclass."""
+
+    left: int
+    right: tuple[str, ...] = ()
+
+
+def test_a_struct_is_a_row_as_well() -> None:
+    """Types of both kinds are stored."""
+    row = {"left": 1, "right": '["a"]'}
+    assert to_row(Pair(left=1, right=("a",))) == row
+    assert from_row(Pair, row) == Pair(left=1, right=("a",))
