@@ -1,4 +1,7 @@
-"""HTTP client of an engine, on loopback or a unix socket: one real answer, its load, its settings."""
+"""HTTP client of an engine, on loopback or a unix socket: one real answer, its load, its settings.
+
+Answers are parsed in a thread: a mebibyte takes up to a quarter of a second.
+"""
 
 import asyncio
 import json
@@ -13,7 +16,7 @@ from appliance.engines.shared.self_report import ReportPage
 from appliance.model.errors import BackendError
 from appliance.model.gateway import EngineLoad, EngineMetrics
 from appliance.model.json_reader import decode_json
-from appliance.model.profile import Applied, Endpoint, WarmUp, requested_name, text_request
+from appliance.model.profile import Applied, WarmUp, requested_name, text_request
 from appliance.model.running_facts import SelfDescription
 from appliance.model.wording import short
 from appliance.status.engine_load import kv_cache_page, load_in
@@ -46,7 +49,10 @@ class HttpBackend:
             return "not asked for"
         began = time.monotonic()
         try:
-            async with asyncio.timeout(timeout_s), _client(applied.endpoint) as client:
+            async with (
+                asyncio.timeout(timeout_s),
+                open_client(socket_path=applied.endpoint.socket) as client,
+            ):
                 await _ask(client, applied)
         except TimeoutError as error:
             raise BackendError(f"no answer within {timeout_s:.0f} s") from error
@@ -63,13 +69,13 @@ class HttpBackend:
         return await _read(_metrics, applied)
 
     async def describe(self, applied: Applied) -> SelfDescription:
-        """Return what the engine's pages tell about it; what it does not answer in time is a fault."""
-        told = list[SelfDescription]()
+        """Return what is on the engine's pages about itself; a page that does not come in time is a fault."""
+        reports = list[SelfDescription]()
         for page in report_pages(applied.engine):
-            found = await _read(partial(_description, page), applied)
-            silent = SelfDescription(faults=(f"{page.path} is not answered",))
-            told.append(silent if found is None else found)
-        return together(told)
+            report = await _read(partial(_description, page), applied)
+            missing = SelfDescription(faults=(f"{page.path} is not answered",))
+            reports.append(missing if report is None else report)
+        return together(reports)
 
 
 async def _read(
@@ -77,14 +83,13 @@ async def _read(
 ) -> T | None:
     """Read figures of an engine; None: there are none, or not in time."""
     try:
-        async with asyncio.timeout(_LOAD_TIMEOUT_S), _client(applied.endpoint) as client:
+        async with (
+            asyncio.timeout(_LOAD_TIMEOUT_S),
+            open_client(socket_path=applied.endpoint.socket) as client,
+        ):
             return await read(client, applied)
     except (TimeoutError, HttpError, ValueError):
         return None
-
-
-def _client(endpoint: Endpoint) -> HttpClient:
-    return open_client(socket_path=endpoint.socket)
 
 
 async def _ask(client: HttpClient, applied: Applied) -> None:
@@ -101,7 +106,7 @@ async def _ask(client: HttpClient, applied: Applied) -> None:
     if answer.status != HTTPStatus.OK:
         # The body may repeat the request; the status is enough, and the log has the rest.
         raise BackendError(f"{path} answered {answer.status} {_reason(answer.status)}".rstrip())
-    if not _is_answer(applied.warm_up, decode_json(answer.body)):
+    if not _is_answer(applied.warm_up, await asyncio.to_thread(decode_json, answer.body)):
         raise BackendError(f"{path} answered 200 without a result")
 
 
@@ -118,12 +123,13 @@ async def _load(client: HttpClient, applied: Applied) -> EngineLoad | None:
     metrics = await _metrics(client, applied)
     if metrics is None:
         return None
-    load = load_in(metrics.text)
+    load = await asyncio.to_thread(load_in, metrics.text)
     page = kv_cache_page(applied.engine)
     if load.kv_cache is None and page is not None:
         slots = await _page(client, applied, page.path)
-        share = None if slots is None else page.read(slots[0], applied.shares_cache)
-        load = replace(load, kv_cache=share)
+        if slots is not None:
+            share = await asyncio.to_thread(page.read, slots[0], applied.shares_cache)
+            load = replace(load, kv_cache=share)
     return None if load == EngineLoad() else load
 
 
@@ -132,7 +138,7 @@ async def _description(
 ) -> SelfDescription | None:
     """Read one page; None: there is no such page. Raises `HttpError`."""
     found = await _page(client, applied, page.path)
-    return None if found is None else page_description(page, found[0])
+    return None if found is None else await asyncio.to_thread(page_description, page, found[0])
 
 
 async def _metrics(client: HttpClient, applied: Applied) -> EngineMetrics | None:
