@@ -141,14 +141,15 @@ class SqliteStore:
 # --- values as rows ------------------------------------------------------------------
 
 
-def to_row(value: Any, *without: str) -> dict[str, Any]:
+def to_row(value: object, *without: str) -> dict[str, Any]:
     """Return the columns of a value.
 
     Args:
         value: A dataclass or record.
         without: Fields that have no column of their name.
     """
-    names = _column_types(type(value)).keys() - {*without}
+    kind: type = type(value)
+    names = _column_types(kind).keys() - {*without}
     columns = {name: getattr(value, name) for name in names}
     return {
         name: column if isinstance(column, _PLAIN) else to_json(column)
