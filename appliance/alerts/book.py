@@ -25,7 +25,7 @@ MOST_DETAILS: Final = 8
 
 
 class DeliveryGate(StrEnum):
-    """Reason of a kind for which nobody is told; the order is that in which they are named."""
+    """Kind of reason for which no message is sent; the order is that in which reasons are named."""
 
     MARK = "mark"
     """The mark is standby."""
@@ -33,7 +33,7 @@ class DeliveryGate(StrEnum):
     SILENCE = "silence"
     WINDOW = "window"
     INHIBITION = "inhibition"
-    """A cause that explains it is told, or under way."""
+    """A cause that explains it has a message of its own, or is under way."""
     ACK = "ack"
     FLAPPING = "flapping"
     QUIET_HOURS = "quiet-hours"
@@ -61,7 +61,7 @@ class AlertFacts:
     over: str = ""
     """Phrase of its end, such as ``serves again``; empty: it fires, or its state has the rule's own."""
     acked_by: str = ""
-    """User that acked it; empty: nobody did."""
+    """User that acked it; empty: it is not acked."""
     acked_unix_s: float | None = None
     reason: str = ""
     """Phrase for people about `gate`."""
@@ -75,13 +75,13 @@ class AlertState(AlertFacts):
     subject: Subject
     phase: AlertPhase = AlertPhase.OK
     told: bool = False
-    """Whether targets were told of the episode: only then are they told that it is over."""
+    """Whether a message about the episode was queued: only then one about its end follows."""
     told_severity: Severity | None = None
     told_s: float = 0.0
     due_unix_s: float = 0.0
     """Time until which the message about the fire waits for others of its group."""
     gate: DeliveryGate | None = None
-    """DeliveryGate that keeps targets from being told now; None: none does."""
+    """Gate that holds messages back now; None: none does."""
     inhibited_by: str = ""
     """Cause that explains it, now or until `inhibitor_gone_s`."""
     inhibitor_gone_s: float | None = None
@@ -127,7 +127,7 @@ class AlertState(AlertFacts):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Silence:
-    """Silence of a subject: none of its alerts is told until it ends."""
+    """Silence of a subject: no message about its alerts is sent until it ends."""
 
     id: int
     subject: Subject

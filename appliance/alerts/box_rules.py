@@ -89,7 +89,7 @@ def _unit_text(unit: UnitLook | None) -> str:
 # ── Driver and disks ────────────────────────────────────────────────────────
 
 _WELL: Final = frozenset({GpuState.OK, GpuState.LOST})
-"""States of a driver that works: a lost GPU is told of itself."""
+"""States of a driver that works: a lost GPU has a rule of its own."""
 _ABSENT: Final = frozenset({GpuState.NO_DRIVER, GpuState.NO_LIBRARY})
 """States that are wrong only on a box whose GPUs have been seen: others have none."""
 _REBOOT: Final = "sudo systemctl reboot"
@@ -174,9 +174,9 @@ def judge_watches(look: BoxLook, memory: WatchdogMemory) -> Iterable[Finding]:
 
 
 _STARTING: Final = frozenset({Kind.SWITCH, Kind.START, Kind.RESTART})
-"""Kinds whose end says whether a model can be started: a failed repair is told as the model's being down."""
+"""Kinds whose end says whether a model can be started: a failed repair shows as `live-down`."""
 _TOLD_S: Final = 86_400.0
-"""Age from which a failure is not told anew, as by an agent that has just been installed."""
+"""Age from which a failure is no news, such as for an agent that has just been installed."""
 
 
 def judge_last_operation(look: BoxLook, memory: WatchdogMemory) -> Iterable[Finding]:

@@ -1,4 +1,4 @@
-"""Delivery: targets are told what fires, what grew worse, what goes on and what is over.
+"""Delivery: messages about what fires, what grew worse, what goes on and what is over.
 
 Gates hold deliveries back and never the evaluation. A delivery that is held is made as soon as its gate
 opens, if the alert still fires by then; so nothing that is over is told, and nothing that goes on is lost.
@@ -99,7 +99,7 @@ def deliver(current: AlertRound, policy: AlertPolicy) -> None:
 
 
 def reminders_due(state: AlertState, now_s: float, tables: AlertTables) -> int:
-    """Return how many reminders have come due since targets were told."""
+    """Return how many reminders have come due since the last message."""
     passed_s = now_s - state.told_s
     every_s = tables.reminders_s[-1]
     if passed_s < every_s:
@@ -146,7 +146,7 @@ class _Delivery:
         return replace(state, inhibited_by="", inhibitor_gone_s=None)
 
     def told(self, state: AlertState) -> AlertState:
-        """Return an alert after targets were told of it, if they are to be and no gate holds it."""
+        """Return an alert after its message was queued, if one is due and no gate holds it."""
         change = self._round.changes.get(state.key)
         if state.flapping and self._now_s - state.changes[-1] >= self._tables.flapping_s:
             state = replace(state, flapping=False, flapping_told=False)
@@ -167,7 +167,7 @@ class _Delivery:
         return state
 
     def _wish(self, state: AlertState) -> TransitionKind | None:
-        """Return what targets should be told of an alert that is open; None: nothing new.
+        """Return the kind of message that is due about an open alert; None: there is nothing new.
 
         Who was told that it fires is told that it comes and goes, if not at the change then once no gate
         holds it: else the last word is that it fires.
@@ -204,7 +204,7 @@ class _Delivery:
         return None, ""
 
     def _tell(self, kind: TransitionKind, state: AlertState) -> AlertState:
-        """Return the alert after targets were told."""
+        """Queue a message, and return the alert after it."""
         not_before_unix_s, group = 0.0, ""
         is_digest = (
             state.gate is DeliveryGate.QUIET_HOURS and state.severity is not Severity.CRITICAL
@@ -237,7 +237,7 @@ class _Delivery:
         )
 
     def _over(self, state: AlertState, change: TransitionKind | None) -> AlertState:
-        """Return an alert that is over, after targets were told so if they were told of the fire."""
+        """Return an alert that is over; a message says so if one was queued about its fire."""
         if state.told:
             is_digest = self._is_quiet and state.severity is not Severity.CRITICAL
             self._round.record(

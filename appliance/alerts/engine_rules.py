@@ -127,7 +127,7 @@ def _is_young(profile: ProfileLook, look: BoxLook) -> bool:
 
 
 def _works(gpu: GpuLook, memory: WatchdogMemory) -> bool:
-    """Tell whether a GPU computes: it moves memory, or draws power; where neither is told, is busy."""
+    """Tell whether a GPU computes: it moves memory, or draws power; where neither is known, it is busy."""
     if gpu.busy_share is None or gpu.busy_share < _IDLE_SHARE:
         return False
     if gpu.memory_busy_share is not None and gpu.memory_busy_share > SPIN_MEMORY_SHARE:

@@ -44,7 +44,7 @@ _SIGN_RANKS: Final = {Sign.UNKNOWN: 0, Sign.GOOD: 1, Sign.BAD: 2}
 
 
 def cancel_ended_subjects(current: AlertRound) -> None:
-    """Cancel the alerts of subjects that were retired or removed; nobody is told."""
+    """Cancel the alerts of subjects that were retired or removed; no message is sent."""
     for state in list(current.states.values()):
         reason = current.ending_of(state.subject)
         if not reason:

@@ -103,11 +103,11 @@ _NAMES: Final[Mapping[int, str]] = {
     158: "the GPU did not answer in time",
 }
 MEMORY_CODES: Final = frozenset({48, 63, 64, 92, 94, 95, 140, 171, 172})
-"""Errors of the memory, which its error counters and its remapped rows tell too."""
+"""Errors of the memory, which its error counters and its remapped rows show too."""
 
 
 def tier_of(code: int) -> ErrorTier:
-    """Return the tier of an XID; one that the table does not list is told, as an application's."""
+    """Return the tier of an XID; one that the table does not list counts as an application's."""
     return _TIERS.get(code, ErrorTier.APPLICATION)
 
 
@@ -118,7 +118,7 @@ def error_text(code: int) -> str:
 
 NO_RECOVERY: Final = "none"
 _ECC_TOLD_S: Final = 86_400.0
-"""Time for which a memory error is told: the counter never goes back, and a day without a further one
+"""Time for which a memory error keeps its alert: the counter never goes back, and a day without a further one
 says that the row was remapped."""
 _PROGRAM_ERROR_TOLD_S: Final = 600.0
 _IDLE_S: Final = 1800.0
@@ -128,7 +128,7 @@ _HOLD: Final = "appliance hold"
 
 
 def gpu_subject(gpu: GpuLook | GpuRecord) -> Subject:
-    """Return the subject of a GPU; one that never told a UUID goes by its index."""
+    """Return the subject of a GPU; one without a known UUID is named by its index."""
     return Subject(kind=SubjectKind.GPU, name=gpu.uuid or f"index-{gpu.index}")
 
 
@@ -177,7 +177,7 @@ def _lost(subject: Subject, record: GpuRecord, what: str) -> Finding:
 
 
 def _has_told(gpu: GpuLook) -> bool:
-    """Tell whether the driver has told anything about a GPU, as of one that works."""
+    """Tell whether the driver reports any figure of a GPU, as it does of one that works."""
     figures = (gpu.power_w, gpu.temperature_c, gpu.busy_share, gpu.pcie_width)
     states = (gpu.throttle_reasons, gpu.recovery_action, gpu.errors, gpu.holders)
     return any(figure is not None for figure in (*figures, *states))
@@ -222,7 +222,7 @@ def _after_hold(command: str, record: GpuRecord) -> Iterable[str]:
 
 
 def judge_errors(look: BoxLook, memory: WatchdogMemory) -> Iterable[Finding]:
-    """Judge the XID errors that no other rule tells."""
+    """Judge the XID errors that no other rule covers."""
     for gpu, record, subject in _each(look, memory):
         needs_recovery = gpu.recovery_action not in {None, NO_RECOVERY}
         if gpu.is_lost or needs_recovery or (gpu.errors is None and not record.errors):
@@ -264,7 +264,7 @@ def _tier(error: GpuError, gpu: GpuLook) -> ErrorTier:
 
 
 def _worst(gpu: GpuLook, record: GpuRecord, look: BoxLook) -> GpuError | None:
-    """Return the worst error that is still to be told, of several the last; None: none is."""
+    """Return the worst error that still counts, of several the last; None: none does."""
     counts_memory = record.uncorrected_errors is not None
     told = [
         error

@@ -1,8 +1,8 @@
-"""Inhibition: which causes explain which alerts, so that a person is told of the cause alone.
+"""Inhibition: which causes explain which alerts, so that only the cause has a message.
 
 An operation explains its own profiles only, and only until the deadline of its phase and 60 s: what is
 stuck then is an alert of its own. An alert explains others while it fires and people know of it: one that
-is silenced explains nothing. An alert that outlives its cause by 30 s is told.
+is silenced explains nothing. An alert that outlives its cause by 30 s has a message of its own.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -43,7 +43,7 @@ _NOTHING: Final[frozenset[Subject]] = frozenset()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlertCircumstances:
-    """Facts about the box that decide who is told of a finding."""
+    """Facts about the box that decide whether a finding leads to a message."""
 
     marks: Mapping[Subject, Mark] = field(default_factory=dict)
     """Marks of profiles and watches; a subject without one counts as live."""
@@ -60,7 +60,7 @@ class AlertCircumstances:
 
 
 def circumstances(look: BoxLook) -> AlertCircumstances:
-    """Return the facts of a look that decide who is told of its findings.
+    """Return the facts of a look that decide which of its findings lead to messages.
 
     Whether this box reaches other machines is not in a look: the caller adds it.
     """

@@ -1,6 +1,6 @@
 """Rules about isolation: listeners and loopback filters, and GPU memory that belongs to no profile that should have it.
 
-A backend of a retired profile is told of the box: its mark says that nobody misses it, not that everybody
+A listener of a retired profile is an alert of the box: the mark says that the profile is not missed, not that everybody
 may connect to it.
 
 Under a hold, and while an operator's command runs in place of models, foreign memory is the purpose; a
@@ -75,7 +75,7 @@ def _is_told(profile: ProfileLook) -> bool:
 
 
 def _by_owner(look: BoxLook) -> Mapping[str, list[Listener]]:
-    """Return the listeners that others reach, by profile; those of nobody's profile under no name."""
+    """Return the listeners that other machines reach, by profile; those of no profile under an empty name."""
     found: defaultdict[str, list[Listener]] = defaultdict(list)
     for one in look.listeners or ():
         if one.is_reachable:
@@ -132,10 +132,10 @@ def judge_filters(look: BoxLook, memory: WatchdogMemory) -> Iterable[Finding]:
 
 
 HOLDER_BYTES: Final = 256 << 20
-"""Least memory of a foreign holder that is told; a desktop's memory moves by less, and a process that
+"""Least memory of a foreign holder that is wrong; a desktop's memory moves by less, and a process that
 computes has a context of at least 300 MiB (`speed.causes`)."""
 UNATTRIBUTED_BYTES: Final = 1 << 30
-"""Least memory without a process that is told: contexts, buffers of the display and what the driver keeps
+"""Least memory without a process that is wrong: contexts, buffers of the display and what the driver keeps
 for itself are some hundred MiB a GPU; a model that was left behind is gigabytes."""
 _DRAWING: Final = frozenset(
     {"Xorg", "Xwayland", "gnome-shell", "kwin_wayland", "kwin_x11", "plasmashell", "sway", "weston"}

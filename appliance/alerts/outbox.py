@@ -30,7 +30,7 @@ WAITING: Final = frozenset({OutboxState.QUEUED, OutboxState.SENDING})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutboxRow:
-    """Transition that one target is to be told of."""
+    """Transition that one target is to get a message about."""
 
     id: int = 0
     """Number in the store, ascending; 0: not stored yet."""
@@ -65,7 +65,7 @@ class OutboxRow:
     def is_held(self, now_unix_s: float) -> bool:
         """Tell whether it waits for the end of quiet hours or of a grouping.
 
-        It does not where the clock was set back since: nobody knows for how long.
+        It does not where the clock was set back since: the time that is left is not known then.
         """
         return self.created_unix_s <= now_unix_s < self.not_before_unix_s
 

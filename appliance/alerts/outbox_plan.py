@@ -38,7 +38,7 @@ OUTAGE_S: Final = 600.0
 _SUMMARY_ROWS: Final = 4
 """Fewest rows of a summary."""
 _LATE_S: Final = 60.0
-"""Time that a firing has waited when it ends, from which on its end is told."""
+"""Time that a firing has waited when it ends, from which on its end has a message."""
 _STUBBORN_ATTEMPTS: Final = 5
 """Failed attempts of a row from which on it keeps back no other rule of its subject, if the target takes
 other messages."""
@@ -70,7 +70,7 @@ class Delivery:
 
     @property
     def transitions(self) -> Sequence[Transition]:
-        """Return what is told, in order."""
+        """Return the transitions that the message is about, in order."""
         return [row.transition for row in self.rows]
 
     @property
@@ -133,7 +133,7 @@ def plan_deliveries(
 
 
 def collapse(rows: Iterable[OutboxRow]) -> tuple[Mapping[int, str], Sequence[OutboxRow]]:
-    """Return the rows that need not be told any more, with the reasons, and the others in order."""
+    """Return the rows that need no message any more, with the reasons, and the others in order."""
     episodes: dict[tuple[_Order, int], list[OutboxRow]] = defaultdict(list)
     for row in rows:
         episodes[row.order, row.transition.episode].append(row)

@@ -20,7 +20,7 @@ class AlertRow(AlertFacts):
     sent_unix_s: float | None
     """Time at which the first target had the message; None: none has it."""
     gate: str | None
-    """Reason of a kind for which targets are not told now, as `DeliveryGate`; None: they are."""
+    """Gate that holds messages back now, as `DeliveryGate`; None: none does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +28,7 @@ class DeliveryReport:
     """Figures of the outbox and of the heartbeat."""
 
     enabled: bool
-    """Whether targets are told at all (setting `alerts.enabled`)."""
+    """Whether messages are sent at all (setting `alerts.enabled`)."""
     targets: int
     """Number of targets."""
     waiting: int = 0

@@ -129,7 +129,7 @@ class AlertRound:
         return marks.get(subject, Mark.LIVE)
 
     def ending_of(self, subject: Subject) -> str:
-        """Return why nobody cares for a subject any more: retired or removed; empty: it is cared for."""
+        """Return why alerts of a subject end: it is retired or removed; empty: it is neither."""
         if self.mark_of(subject) is Mark.RETIRED:
             return "retired"
         existing = self.circumstances.existing
@@ -147,7 +147,7 @@ class AlertRound:
         is_digest: bool = False,
         group: str = "",
     ) -> None:
-        """Record a change, and queue a notice of it if targets are told."""
+        """Record a change, and queue a notice of it if targets are to have a message."""
         transition = transition_of(
             kind, state, unix_s=self.clock.unix_s, reason=reason, delivered=is_told
         )

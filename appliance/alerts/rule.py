@@ -48,7 +48,7 @@ def unknown(rule: AlertRule, subject: Subject) -> Finding:
 
 
 def signed(rule: AlertRule, subject: Subject, *, is_good: bool | None) -> Finding:
-    """Return a finding of a subject that is well; None: that cannot be told."""
+    """Return a finding of a subject that is well; None: that is not known."""
     return good(rule, subject) if is_good else unknown(rule, subject)
 
 
@@ -105,7 +105,7 @@ class JudgedReading:
 
     reading: ReadingKind
     oldest_s: float
-    """Age from which on it tells nothing."""
+    """Age from which on it proves nothing."""
     since: Since = Since.EVER
 
 
@@ -176,7 +176,7 @@ BOOT: Final = frozenset({EndedBy.BOOT})
 STOP_OR_BOOT: Final = STOP | BOOT
 """Endings of an alert about a process of a profile."""
 SUPERVISOR_DOWN: Final = frozenset({AlertRule.SUPERVISOR_DOWN})
-"""Cause of the alerts whose facts only the supervisor tells."""
+"""Cause of the alerts whose facts only the supervisor reports."""
 ENGINE_CAUSES: Final = frozenset(
     {AlertRule.DRIVER, AlertRule.GPU_LOST, AlertRule.CRASH_LOOP, AlertRule.LIVE_DOWN}
 )
@@ -199,4 +199,4 @@ CANARIES: Final = JudgedReading(reading=ReadingKind.CANARIES, oldest_s=inf, sinc
 SCHEDULE: Final = JudgedReading(reading=ReadingKind.SCHEDULE, oldest_s=30.0)
 DISKS: Final = JudgedReading(reading=ReadingKind.DISKS, oldest_s=30.0)
 WATCH: Final = JudgedReading(reading=ReadingKind.WATCH, oldest_s=inf)
-"""Each entry is asked at a pace of its own."""
+"""Each `[[watch]]` entry is checked at a pace of its own."""

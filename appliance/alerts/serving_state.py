@@ -8,7 +8,7 @@ in its place are no fault.
 observed      when                                                     if it should serve
 ============  =======================================================  ===========================
 serving       its unit is active, and its engine answers or was not    good
-              asked
+              checked
 busy          it does not answer its health path, but it works         unknown
 deaf          it does not answer its health path, and does not work    bad; unknown while the
                                                                        alert is no progress
@@ -27,7 +27,7 @@ Whether somebody has stopped a unit by hand is seen in the unit, as the repair o
 unit of a committed profile                           it should serve
 ====================================================  ===========================================
 runs, starts, stops, waits for its restart            yes
-failed, and nobody has stopped it                     yes
+failed, and was not stopped by hand                   yes
 failed at a stop that ended badly                     no
 stopped after it ran, without the gate's refusal      no: by hand, or for a rival that has gone
 never ran in this boot                                yes, if somebody has watched since the boot;
@@ -160,7 +160,7 @@ def serving_sign(
 def is_stopped(profile: ProfileLook, look: BoxLook) -> bool:
     """Tell whether a profile is stopped, and should not serve: no process of it is left.
 
-    One that systemd has given up is stopped by nobody, but for a hold.
+    A profile that systemd has given up counts as stopped only under a hold.
     """
     unit = profile.unit
     if unit is None or profile.desired is not False:
@@ -217,7 +217,7 @@ def _ends(operation: OperationLook | None, name: str) -> bool:
 
 
 def _was_left(unit: UnitLook, *, is_watched_since_boot: bool) -> bool | None:
-    """Tell whether nobody has stopped the unit by hand; None: not known."""
+    """Tell whether the unit was not stopped by hand; None: not known."""
     if unit.active is ActiveState.FAILED:
         return not unit.was_stopped
     if unit.active is not ActiveState.INACTIVE or unit.result == _REFUSED:

@@ -127,7 +127,7 @@ def end_silences(current: AlertRound) -> None:
 
 
 def silence_phrases(silences: Iterable[Silence]) -> Mapping[Subject, str]:
-    """Return why targets are not told of a subject, for each that is silenced."""
+    """Return the phrase about the silence of each subject that has one."""
     return {
         each.subject: f"silenced: {each.reason}" if each.reason else "silenced" for each in silences
     }
@@ -157,7 +157,7 @@ _REASON: Final = "stopped on purpose"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopByRequest:
-    """Stop of live profiles that somebody asked for, and that was done."""
+    """Stop of live profiles by request, which has been carried out."""
 
     operation: int
     """Number of the operation."""

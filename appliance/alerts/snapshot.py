@@ -40,7 +40,7 @@ class ReadingKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitLook:
-    """Unit as systemd describes it (D-Bus, asked by the health agent itself)."""
+    """Unit as systemd describes it (the health agent reads it on D-Bus itself)."""
 
     unit: str
     loaded: bool = True
@@ -65,7 +65,7 @@ class ProfileLook:
 
     name: str
     mark: Mark | None = None
-    """None: the supervisor has not told it yet."""
+    """None: the supervisor has not reported it yet."""
     desired: bool | None = None
     """Whether it should serve: committed, and no hold, command or operation takes its place."""
     state: str | None = None
@@ -115,7 +115,7 @@ class GpuHolder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuError:
-    """XID error that the driver told (NVML event XidCriticalError)."""
+    """XID error that the driver has reported (NVML event XidCriticalError)."""
 
     xid: int
     unix_s: float
@@ -123,7 +123,7 @@ class GpuError:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuLook:
-    """GPU as its driver describes it; None: the driver does not tell (NOT_SUPPORTED)."""
+    """GPU as its driver describes it; None: the driver has no such figure (NOT_SUPPORTED)."""
 
     uuid: str
     index: int
@@ -196,7 +196,7 @@ class WatchLook:
     host: str = ""
     """Name or address of the machine of its URL; empty: it is a unit of this box."""
     read_s: float | None = None
-    """Time at which its URL was asked; None: at the look, as a unit."""
+    """Time at which its URL was checked; None: at the look, as a unit is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

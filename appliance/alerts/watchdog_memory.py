@@ -41,7 +41,7 @@ class GpuRecord:
     widest_pcie: int | None = None
     """Widest link under load; None: none was read."""
     most_power_w: float | None = None
-    """Most power under load, likewise."""
+    """Most power under load; None: none was read."""
     uncorrected_errors: int | None = None
     uncorrected_unix_s: float | None = None
     """Time of the last look at which there were more than before; None: never."""
@@ -89,7 +89,7 @@ class WatchdogMemory:
     """Last look at which an operation ran; None: none did."""
 
     def gpu(self, gpu: GpuLook) -> GpuRecord | None:
-        """Return the record of a GPU; of one that does not tell its UUID, that of its index."""
+        """Return the record of a GPU: by its UUID, or by its index where it has none."""
         return next((one for one in self.gpus if _is_same(one, gpu)), None)
 
     def restarts(self) -> Mapping[str, int]:
@@ -137,7 +137,7 @@ def _restarts(look: BoxLook, before: Mapping[str, RestartRecord]) -> Iterable[Re
 
 
 def _repair(look: BoxLook, unit: str) -> int:
-    """Return the number of the last repair that starts a unit, as far as a look tells; 0: none does."""
+    """Return the number of the last repair that starts a unit, as far as a look shows; 0: none does."""
     repairs = []
     if look.operation is not None and look.operation.kind == Kind.REPAIR:
         repairs.append((look.operation.id, look.operation.target))
@@ -224,7 +224,7 @@ def _seen(gpu: GpuLook, known: GpuRecord | None, look: BoxLook) -> GpuRecord:
 
 
 def is_spinning(gpu: GpuLook, record: GpuRecord) -> bool:
-    """Tell whether a reading has the signature of a hang; False also where it cannot be told."""
+    """Tell whether a reading has the signature of a hang; False also where that is not known."""
     busy, memory, power_w = gpu.busy_share, gpu.memory_busy_share, gpu.power_w
     if busy is None or memory is None or power_w is None or record.most_power_w is None:
         return False

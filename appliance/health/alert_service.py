@@ -27,8 +27,7 @@ from appliance.alerts.snapshot import BoxLook
 from appliance.health.agent import HealthAgent
 from appliance.health.agent_failure import FILE as FAILURE_FILE
 from appliance.health.agent_failure import tell_return
-from appliance.health.answering.alert_verbs import AlertVerbs
-from appliance.health.answering.subject_directory import SubjectDirectory
+from appliance.health.answering.alert_verbs import AlertVerbs, SubjectDirectory
 from appliance.health.box_view import BoxView
 from appliance.health.clock import HealthClock, TrialClock
 from appliance.health.delivery_report import DeliveryFigures

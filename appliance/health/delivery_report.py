@@ -1,6 +1,6 @@
 """Delivery of messages as others see it: its figures for the status, and its trial by a test alert.
 
-A status is answered from memory. The store is asked at most every `_EVERY_S`, and a status waits for its
+A status is answered from memory. The store is read at most every `_EVERY_S`, and a status waits for its
 answer no longer than `_WITHIN_S`: it then has the figures of the answer before.
 
 A test alert takes the way of every alert. It is of the rule ``test`` and critical, so that it goes to every target,

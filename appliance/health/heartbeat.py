@@ -9,7 +9,7 @@ Stop of the agent by hand          the message is taken back, and the journal sa
 Start after it was delivered       the same entry on the phone says that the box is back
 =================================  ===========================================================
 
-A target that refuses (it keeps no scheduled messages, no watch is configured) is asked again after an
+A target that refuses (it keeps no scheduled messages, no watch is configured) is tried again after an
 hour, or when the targets change.
 """
 
@@ -74,7 +74,7 @@ class HeartbeatFacts:
     armed_unix_s: float | None = None
     """Time of the last push."""
     unreached_unix_s: float | None = None
-    """Time since which nobody outside was reached, though somebody was asked; None: somebody was."""
+    """Time since which no attempt has reached the outside watch or a target; None: the last one did, or none was made."""
     trouble: str = ""
     """Sentence about why the last beat was left out or failed; empty: it was complete."""
 

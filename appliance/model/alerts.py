@@ -2,7 +2,7 @@
 
 A *finding* is the judgement of one rule on one subject at one look. A *state* is kept for each subject and
 rule over all looks; a *transition* is a change of it that is recorded; a *notice* is a transition that
-targets are told of, one outbox row for each target.
+targets get a message about, with one outbox row for each target.
 """
 
 from dataclasses import dataclass
@@ -95,7 +95,7 @@ class AlertRule(StrEnum):
     WATCH_DOWN = "watch-down"
     """A ``[[watch]]`` entry does not answer."""
     TEST = "test"
-    """Alert that an operator has asked for (``appliance alerts test``); no look finds it."""
+    """Test alert of an operator (``appliance alerts test``); no look finds it."""
 
 
 class Sign(StrEnum):
@@ -104,7 +104,7 @@ class Sign(StrEnum):
     GOOD = "good"
     BAD = "bad"
     UNKNOWN = "unknown"
-    """The look tells neither: the state stays as it is."""
+    """The look shows neither: the state stays as it is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,12 +157,12 @@ class TransitionKind(StrEnum):
     CHANGED = "changed"
     """The severity of a firing alert has risen."""
     FLAPPING = "flapping"
-    """The alert comes and goes; told once, instead of each time."""
+    """The alert comes and goes; one message says so, instead of one each time."""
     ACKED = "acked"
     SILENCED = "silenced"
     UNSILENCED = "unsilenced"
     CANCELLED = "cancelled"
-    """The subject was retired or removed while the alert fired: nobody is told that it is over."""
+    """The subject was retired or removed while the alert fired: no message says that it is over."""
 
 
 class Transition(AlertEvent, frozen=True, kw_only=True):
@@ -197,7 +197,7 @@ class OutboxState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
-    """Transition that targets are to be told, in one outbox row each; rendered when it is sent."""
+    """Transition that targets get a message about, in one outbox row each; rendered when it is sent."""
 
     transition: Transition
     not_before_unix_s: float = 0.0
@@ -242,7 +242,7 @@ class SendOutcome(StrEnum):
 
     SENT = "sent"
     RETRY = "retry"
-    """Not accepted now, or nobody knows: try again later."""
+    """Not accepted now, or the outcome is not known: try again later."""
     REFUSED = "refused"
     """Refused for good: the same message would be refused again."""
 
@@ -255,4 +255,4 @@ class SendResult:
     text: str = ""
     """Phrase for people, without an address, a secret or a text of the remote server."""
     retry_after_s: float | None = None
-    """Time that the target asked for before the next attempt; None: it did not."""
+    """Time that the target demands before the next attempt; None: it demands none."""

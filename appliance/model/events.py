@@ -31,7 +31,7 @@ class MeasuredEvent(Record, frozen=True):
     baseline: float | None = None
     """Rate that it is compared with."""
     since_unix_s: float | None = None
-    """Beginning of what is told, before the event itself."""
+    """Beginning of what the event reports; None: the event itself."""
     likely: str = ""
     """Likely cause in words; empty: unknown, or not about a loss."""
 
@@ -61,8 +61,8 @@ class AlertEvent(Record, frozen=True):
     ended_unix_s: float | None = None
     """Time since which its subject is well; None: it is not."""
     by: str = ""
-    """User that acked or silenced; empty: nobody did."""
+    """User that acked or silenced; empty: no user made the change."""
     reason: str = ""
-    """Reason why nobody is told (`silenced`, `inhibited by switch-stuck`), or that of a silence."""
+    """Reason why no message is sent (`silenced`, `inhibited by switch-stuck`), or that of a silence."""
     delivered: bool = False
-    """Whether targets were to be told of it."""
+    """Whether messages about it were queued."""

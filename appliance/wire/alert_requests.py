@@ -29,22 +29,22 @@ class AlertRequest(Record):
     """
 
     alert: str
-    """Short id, such as `A17`; likewise below."""
+    """Short id, such as `A17`."""
 
 
 class AckRequest(Record):
-    """Request to end the reminders of an alert; the end of the alert is told.
+    """Request to end the reminders of an alert; a message about its end still comes.
 
     Answer: `result`.
     """
 
     alert: str
     by: str = ""
-    """Person that asks, for the record; the user of the connection stands beside it; likewise below."""
+    """Person that makes the request, for the record; the user of the connection stands beside it."""
 
 
 class SilenceRequest(Record):
-    """Request to tell nobody of a subject for a while.
+    """Request to send no messages about a subject for a while.
 
     Answer: `result` with `until_unix_s`.
     """
@@ -92,14 +92,14 @@ class OutboxRequest(Record):
 
 
 class WindowsRequest(Record):
-    """Request for the planned windows, recurring spans of local time in which nobody is told.
+    """Request for the planned windows, recurring spans of local time in which no messages are sent.
 
     Answer: `result` with `windows`.
     """
 
 
 class PlannedWindow(Record, frozen=True):
-    """Recurring span of local time in which nobody is told."""
+    """Recurring span of local time in which no messages are sent."""
 
     name: str
     begin: str

@@ -9,8 +9,7 @@ from appliance.alerts.book import AlertBook, AlertPolicy, Evaluation, Instant
 from appliance.alerts.inhibition import AlertCircumstances
 from appliance.alerts.outbox import Settlement
 from appliance.alerts.snapshot import BoxLook
-from appliance.health.answering.alert_verbs import AlertVerbs
-from appliance.health.answering.subject_directory import SubjectDirectory
+from appliance.health.answering.alert_verbs import AlertVerbs, SubjectDirectory
 from appliance.health.clock import HealthClock, SystemHealthClock
 from appliance.health.delivery_report import DeliveryFigures
 from appliance.health.heartbeat import HeartbeatFacts
