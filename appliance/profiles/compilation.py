@@ -1,12 +1,12 @@
 """Compilation of a profile: the specification of its unit, with the form that the daemons and the CLI read.
 
-The compiled form has the handling of requests, which the gateway follows. It has the fingerprint of the configuration, because another configuration may take
-another amount of memory, and the request that proves a start, because an engine that embeds, ranks or
-classifies answers no completion.
+The compiled form has the fingerprint of the configuration, because another configuration may take another amount of
+memory, the request that proves a start, because an engine that embeds, ranks or classifies answers no completion, and
+the handling of requests, which the gateway follows.
 """
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from typing import Final
@@ -30,107 +30,20 @@ from appliance.model.model_headers import (
     Unread,
 )
 from appliance.model.profile import Abilities, Adapter, Applied, Handling, Need, WarmUp
-from appliance.model.spec import AdapterTable, Problem, Profile
+from appliance.model.spec import AdapterTable, Profile
 from appliance.profiles.estimates.estimating import Estimated, estimated
 from appliance.switch.units.backend_unit import UnitSpec
 from appliance.switch.verification import declared_facts
 
-_TEMPLATE_WORDS: Final = (
-    "enable_thinking",  # Qwen, GLM, Gemma, Nemotron, InternLM and most others
-    "enable_reasoning",
-    "force_reasoning",  # HyperCLOVA
-    "reasoning",  # Command A
-    "reasoning_effort",  # gpt-oss, Mistral, Hunyuan, DeepSeek
-    "reasoning_mode",
-    "skip_reasoning",  # HyperCLOVA
-    "think",
-    "thinking",  # DeepSeek, Granite, Kimi
-    "thinking_effort",
-    "thinking_mode",  # MiniMax
-    "thinking_option",  # Ling, Ring
-)
-BUDGETS: Final = (
-    "chat_template_kwargs.thinking_budget",
-    "custom_params.thinking_budget",  # SGLang, as the next
-    "max_thinking_tokens",
-    "reasoning_budget",
-    "reasoning_budget_end_tag",
-    "reasoning_budget_end_tags",
-    "reasoning_budget_message",
-    "reasoning_budget_start_tag",
-    "reasoning_budget_tokens",
-    "thinking",  # Anthropic's; llama-server takes 10,000 tokens where it has none
-    "thinking_budget",
-    "thinking_budget_tokens",
-    "thinking_token_budget",
-)
-"""Request parameters that give thinking a budget."""
-THINKING: Final = (
-    *(f"chat_template_kwargs.{word}" for word in _TEMPLATE_WORDS),
-    "chat_template",  # vLLM, when it trusts request parameters so far
-    "enable_thinking",
-    "output_config.effort",
-    "reasoning",
-    "reasoning_effort",
-    "think",
-    *BUDGETS,
-)
-"""Request parameters that switch thinking on or give it a budget: those of the chat templates, of
-llama-server (server-common.cpp, server-task.cpp), vLLM and SGLang (the protocol.py of their OpenAI
-and Anthropic entry points), and of the OpenAI (`reasoning`), Anthropic (`thinking`,
-`output_config`) and Ollama (`think`) interfaces, as of November 2026."""
-
-
-def handling_of(profile: Profile) -> Handling:
-    """Return the handling that is installed; no client undoes what the profile says of thinking.
-
-    Removing the client's parameter is enough, since the engine is started with thinking off, or with
-    the budget; one that takes a budget from requests alone is sent it in each. A parameter that the
-    owner sets stays.
-    """
-    written = profile.gateway
-    stripped = written.strip_parameters
-    given = dict(written.set_parameters)
-    if (thinking := profile.thinking) is not None:
-        undoing = BUDGETS if thinking.budget_tokens else THINKING if not thinking.on else ()
-        given = {**ENGINES[profile.engine].thinking_parameters(profile), **given}
-        more = (
-            parameter
-            for parameter in undoing
-            if parameter not in stripped and not any(_reaches(parameter, path) for path in given)
-        )
-        stripped = (*stripped, *more)
-    return Handling(
-        set_parameters=given,
-        strip_parameters=stripped,
-        on_request=written.switch == "on-request",
-        keep_names=written.keep_names,
-        engine_key_file=written.engine_key_file,
-    )
-
-
-def _reaches(outer: str, path: str) -> bool:
-    return path == outer or path.startswith(f"{outer}.")
-
-
-def handling_problems(profile: Profile) -> Iterator[Problem]:
-    """Return a problem for each parameter that is both set and removed."""
-    for place, stripped in enumerate(profile.gateway.strip_parameters):
-        for path in profile.gateway.set_parameters:
-            if _reaches(stripped, path) or _reaches(path, stripped):
-                text = f'"{stripped}" is removed, and "{path}" is set: keep one'
-                yield Problem(where=("gateway", "strip", place), text=text)
-
-
-_PROOF: Final = {
+PROOF: Final = {
     Task.GENERATE: WarmUp.COMPLETION,
     Task.EMBED: WarmUp.EMBEDDING,
     Task.CLASSIFY: WarmUp.NONE,
 }
+"""Requests that prove a start, by what the engine is run for."""
 _VISION_CONFIG: Final = "vision_config"
 """Key of a model's ``config.json`` that describes its encoder of images, in the models of Hugging
 Face's transformers."""
-_GENERATED: Final = frozenset({WarmUp.COMPLETION, WarmUp.CHAT})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -341,7 +254,7 @@ def warm_up_of(profile: Profile, model: Safetensors | None) -> WarmUp:
     task = engine.task(profile)
     if task is None and model is not None:
         task = engine.model_task(model)
-    return _PROOF[task or Task.GENERATE]
+    return PROOF[task or Task.GENERATE]
 
 
 def abilities_of(profile: Profile, model: Safetensors | None) -> Abilities:
@@ -363,12 +276,80 @@ def abilities_of(profile: Profile, model: Safetensors | None) -> Abilities:
     return Abilities(vision=vision, embeddings=embeddings, reasoning=reasoning)
 
 
-def warm_up_problems(profile: Profile) -> Iterator[Problem]:
-    """Return the problem of a ``warm_up`` that the engine cannot answer as the profile runs it."""
-    task = ENGINES[profile.engine].task(profile)
-    if task in {Task.EMBED, Task.CLASSIFY} and profile.warm_up in _GENERATED:
-        text = (
-            f'"{profile.warm_up}" is not answered by an engine that is run to {task}: remove it,'
-            f' or write "{_PROOF[task]}"'
+_TEMPLATE_WORDS: Final = (
+    "enable_thinking",  # Qwen, GLM, Gemma, Nemotron, InternLM and most others
+    "enable_reasoning",
+    "force_reasoning",  # HyperCLOVA
+    "reasoning",  # Command A
+    "reasoning_effort",  # gpt-oss, Mistral, Hunyuan, DeepSeek
+    "reasoning_mode",
+    "skip_reasoning",  # HyperCLOVA
+    "think",
+    "thinking",  # DeepSeek, Granite, Kimi
+    "thinking_effort",
+    "thinking_mode",  # MiniMax
+    "thinking_option",  # Ling, Ring
+)
+BUDGETS: Final = (
+    "chat_template_kwargs.thinking_budget",
+    "custom_params.thinking_budget",  # SGLang, as the next
+    "max_thinking_tokens",
+    "reasoning_budget",
+    "reasoning_budget_end_tag",
+    "reasoning_budget_end_tags",
+    "reasoning_budget_message",
+    "reasoning_budget_start_tag",
+    "reasoning_budget_tokens",
+    "thinking",  # Anthropic's; llama-server takes 10,000 tokens where it has none
+    "thinking_budget",
+    "thinking_budget_tokens",
+    "thinking_token_budget",
+)
+"""Request parameters that give thinking a budget."""
+THINKING: Final = (
+    *(f"chat_template_kwargs.{word}" for word in _TEMPLATE_WORDS),
+    "chat_template",  # vLLM, when it trusts request parameters so far
+    "enable_thinking",
+    "output_config.effort",
+    "reasoning",
+    "reasoning_effort",
+    "think",
+    *BUDGETS,
+)
+"""Request parameters that switch thinking on or give it a budget: those of the chat templates, of
+llama-server (server-common.cpp, server-task.cpp), vLLM and SGLang (the protocol.py of their OpenAI
+and Anthropic entry points), and of the OpenAI (`reasoning`), Anthropic (`thinking`,
+`output_config`) and Ollama (`think`) interfaces, as of November 2026."""
+
+
+def handling_of(profile: Profile) -> Handling:
+    """Return the handling that is installed; no client undoes what the profile says of thinking.
+
+    Removing the client's parameter is enough, since the engine is started with thinking off, or with
+    the budget; one that takes a budget from requests alone is sent it in each. A parameter that the
+    owner sets stays.
+    """
+    written = profile.gateway
+    stripped = written.strip_parameters
+    given = dict(written.set_parameters)
+    if (thinking := profile.thinking) is not None:
+        undoing = BUDGETS if thinking.budget_tokens else THINKING if not thinking.on else ()
+        given = {**ENGINES[profile.engine].thinking_parameters(profile), **given}
+        more = (
+            parameter
+            for parameter in undoing
+            if parameter not in stripped and not any(reaches(parameter, path) for path in given)
         )
-        yield Problem(where=("warm_up",), text=text)
+        stripped = (*stripped, *more)
+    return Handling(
+        set_parameters=given,
+        strip_parameters=stripped,
+        on_request=written.switch == "on-request",
+        keep_names=written.keep_names,
+        engine_key_file=written.engine_key_file,
+    )
+
+
+def reaches(outer: str, path: str) -> bool:
+    """Tell whether a path is a request parameter or within it."""
+    return path == outer or path.startswith(f"{outer}.")

@@ -10,11 +10,12 @@ from dataclasses import fields
 from typing import Final
 
 from appliance.engines import ENGINES
+from appliance.engines.shared.engine import Task
 from appliance.engines.shared.invocation import HF_SCHEME
 from appliance.engines.shared.refused_arguments import VARIABLE_FAMILIES, VARIABLES
-from appliance.model.profile import Catalogue, is_pattern
+from appliance.model.profile import Catalogue, WarmUp, is_pattern
 from appliance.model.spec import Problem, Profile
-from appliance.profiles.compilation import claim_of, handling_problems, warm_up_problems
+from appliance.profiles.compilation import PROOF, claim_of, reaches
 from appliance.routing.model_names import covers
 from appliance.switch.units.overrides import is_data_path, is_foreign_unit, refusal
 
@@ -33,6 +34,7 @@ _VARIABLE_FAMILIES: Final[Mapping[str, str]] = {
     for start, reason in families.items()
 }
 _KEYS: Final = ("port", "socket")
+_GENERATED: Final = frozenset({WarmUp.COMPLETION, WarmUp.CHAT})
 
 
 def problems(profile: Profile, unread: frozenset[str] = frozenset()) -> tuple[Problem, ...]:
@@ -144,6 +146,26 @@ def _variables(profile: Profile) -> Iterator[Problem]:
             yield Problem(where=("env", name), text=f'"{name}" is refused: {reason}')
 
 
+def _handling(profile: Profile) -> Iterator[Problem]:
+    """Return a problem for each parameter that is both set and removed."""
+    for place, stripped in enumerate(profile.gateway.strip_parameters):
+        for path in profile.gateway.set_parameters:
+            if reaches(stripped, path) or reaches(path, stripped):
+                text = f'"{stripped}" is removed, and "{path}" is set: keep one'
+                yield Problem(where=("gateway", "strip", place), text=text)
+
+
+def _warm_up(profile: Profile) -> Iterator[Problem]:
+    """Return the problem of a ``warm_up`` that the engine cannot answer as the profile runs it."""
+    task = ENGINES[profile.engine].task(profile)
+    if task in {Task.EMBED, Task.CLASSIFY} and profile.warm_up in _GENERATED:
+        text = (
+            f'"{profile.warm_up}" is not answered by an engine that is run to {task}: remove it,'
+            f' or write "{PROOF[task]}"'
+        )
+        yield Problem(where=("warm_up",), text=text)
+
+
 _ALL_KEYS: Final = frozenset(field.name for field in fields(Profile)) - {"name", "options"}
 _NO_ENGINES_KEYS: Final = frozenset(
     {"deadlines", "description", "gateway", "mark", "order", "unit"}
@@ -157,11 +179,11 @@ RULES: Final[Sequence[tuple[Callable[[Profile], Iterable[Problem]], frozenset[st
     (_need, frozenset({"gpus", "need"})),
     (_order, frozenset({"order"})),
     (_patch, frozenset({"patch"})),
-    (handling_problems, frozenset({"gateway"})),
+    (_handling, frozenset({"gateway"})),
     (_overrides, frozenset({"unit"})),
     (_variables, frozenset({"env"})),
     (_engine, _ENGINES_KEYS),
-    (warm_up_problems, _ENGINES_KEYS),
+    (_warm_up, _ENGINES_KEYS),
 )
 """Rules, with the keys and tables of the file that each reads, beside the engine's name."""
 

@@ -116,6 +116,33 @@ def _unlocked(facts: LintFacts) -> str | None:
 
 _GIB: Final = 1 << 30
 
+
+_MOST_TOKENS: Final = 3
+
+
+def _own_tokens(facts: LintFacts) -> int:
+    """Return the tokens that the model's own layers draft in each step; 0: they draft none."""
+    if facts.profile.speculative is None:
+        return 0
+    match ENGINES[facts.profile.engine].memory(facts.profile).loading:
+        case LlamaCppLoading(draft=draft) if draft is not None and draft.own_layers:
+            return draft.tokens if draft.model is None else 0
+        case PytorchLoading(drafts=tokens):
+            return tokens
+        case _:
+            return 0
+
+
+def _too_long(facts: LintFacts) -> str | None:
+    tokens = _own_tokens(facts)
+    return f"speculative.tokens is {tokens}" if tokens > _MOST_TOKENS else None
+
+
+def _without_weights(facts: LintFacts) -> str | None:
+    lacks = facts.traits is not None and facts.traits.drafts is False
+    return f"{facts.profile.model} has none" if lacks and _own_tokens(facts) else None
+
+
 COMMON_TRAPS: Final = (
     Trap(
         name=TrapName.UNCHECKED_PATCH,
@@ -191,36 +218,6 @@ COMMON_TRAPS: Final = (
         checked="2026-11-25",
         finds=_unlocked,
     ),
-)
-
-
-_MOST_TOKENS: Final = 3
-
-
-def _own_tokens(facts: LintFacts) -> int:
-    """Return the tokens that the model's own layers draft in each step; 0: they draft none."""
-    if facts.profile.speculative is None:
-        return 0
-    match ENGINES[facts.profile.engine].memory(facts.profile).loading:
-        case LlamaCppLoading(draft=draft) if draft is not None and draft.own_layers:
-            return draft.tokens if draft.model is None else 0
-        case PytorchLoading(drafts=tokens):
-            return tokens
-        case _:
-            return 0
-
-
-def _too_long(facts: LintFacts) -> str | None:
-    tokens = _own_tokens(facts)
-    return f"speculative.tokens is {tokens}" if tokens > _MOST_TOKENS else None
-
-
-def _without_weights(facts: LintFacts) -> str | None:
-    lacks = facts.traits is not None and facts.traits.drafts is False
-    return f"{facts.profile.model} has none" if lacks and _own_tokens(facts) else None
-
-
-DRAFTING_TRAPS: Final = (
     Trap(
         name=TrapName.MTP_TOO_LONG,
         statement="a model's own layers draft few tokens well: four and more cost speed, and time out on some builds",

@@ -15,14 +15,13 @@ from appliance.model.engine_build import EngineBuild
 from appliance.model.spec import Profile
 from appliance.model.trap_names import TrapName
 from appliance.model.wording import joined, printable
-from appliance.profiles.linting.common_traps import COMMON_TRAPS, DRAFTING_TRAPS
+from appliance.profiles.linting.common_traps import COMMON_TRAPS
 from appliance.profiles.linting.llama_cpp_traps import LLAMA_CPP_TRAPS
 from appliance.profiles.linting.pytorch_traps import PYTORCH_TRAPS
 from appliance.profiles.linting.trap import BENCHMARK, FIELD, GpuFacts, LintFacts, Trap
 
 TRAPS: Final[tuple[Trap, ...]] = (
     *COMMON_TRAPS,
-    *DRAFTING_TRAPS,
     *LLAMA_CPP_TRAPS,
     *PYTORCH_TRAPS,
 )
