@@ -1,4 +1,4 @@
-"""Status of the box for a verb: from the supervisor, else from systemd and the files."""
+"""The box for a verb: its status from the supervisor, else from systemd and the files; and its applied profiles."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from appliance.model.profile import Applied, Catalogue
     from appliance.status.document import ProfileRow, StatusDocument
 
 
@@ -51,3 +52,30 @@ def row_of(document: StatusDocument, name: str) -> ProfileRow:
     if name not in rows:
         raise UnknownProfileError(no_such_profile(name, rows))
     return rows[name]
+
+
+def catalogue_of(places: Places) -> Catalogue:
+    """Return the applied profiles; none while nothing was applied.
+
+    Raises:
+        StoreError: the manifest is damaged.
+    """
+    # A status by the supervisor does without these.
+    from pathlib import Path  # noqa: PLC0415
+
+    from appliance.system.applied.manifest import read_manifest  # noqa: PLC0415
+
+    return read_manifest(Path(places.applied_dir))
+
+
+def applied_of(places: Places, name: str) -> Applied:
+    """Return profile `name` as it is applied.
+
+    Raises:
+        UnknownProfileError: there is no such profile.
+        StoreError: the manifest is damaged.
+    """
+    catalogue = catalogue_of(places)
+    if name not in catalogue:
+        raise UnknownProfileError(no_such_profile(name, catalogue))
+    return catalogue[name]

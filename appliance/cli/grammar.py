@@ -543,7 +543,7 @@ VERBS: Final = (
         "status", "status:run", "show which profiles serve or should, and why one does not", _status
     ),
     VerbGrammar("top", "top:run", "show the box on a live screen, and switch from it", _nothing),
-    VerbGrammar("list", "listing:run", "list the applied profiles", _list, ("ls",)),
+    VerbGrammar("list", "status:run_list", "list the applied profiles", _list, ("ls",)),
     VerbGrammar("show", "show:run", "show everything about one profile", _show),
     VerbGrammar("logs", "logs:run", "show what a backend logged (journalctl)", _logs),
     VerbGrammar("history", "history:run", "show measured speeds over time", _history),

@@ -11,7 +11,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Final
 
-from appliance.cli.catalogue import catalogue_of
+from appliance.cli.box import catalogue_of
 from appliance.cli.failures import CliError
 from appliance.cli.offline_status import observed_from, show_units
 from appliance.cli.paths import find_places

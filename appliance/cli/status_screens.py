@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from appliance.cli.event_lines import other_alert_lines, profile_alert_lines
-from appliance.cli.speed_lines import speed_lines
 from appliance.cli.table import Column, fitted
 from appliance.cli.terminal import Style, Terminal
 from appliance.model.amounts import size_of_total
@@ -26,7 +25,8 @@ from appliance.presentation.box_texts import (
     unread_lines,
     watch_lines,
 )
-from appliance.status.speed_row import speed_row
+from appliance.presentation.speed_texts import figures_text, loss_text
+from appliance.status.speed_row import SpeedRow, change_text, speed_row
 from appliance.wire.json_values import Json, number_in, objects_in, text_in
 
 TYPE_CHECKING = False
@@ -40,6 +40,27 @@ if TYPE_CHECKING:
         SpeedSection,
         StatusDocument,
     )
+
+
+_ALL_PASS: Final = 0.995
+"""Share of canaries from which on none is worth a line."""
+
+
+def speed_lines(row: SpeedRow, terminal: Terminal, *, now: float) -> Iterable[str]:
+    """Return the lines about one profile, the first with its figures."""
+    yield figures_text(row, now)
+    for series in row.series:
+        if series.is_lost:
+            yield terminal.paint(loss_text(series, now), Style.YELLOW)
+        elif series.is_in_doubt and series.change is not None:
+            doubt = f"{series.series} {change_text(series.change)} in the last probes"
+            yield terminal.paint(f"{doubt}: watched until it is certain", Style.DIM)
+    if row.quality is not None and row.quality < _ALL_PASS:
+        passed = f"{row.quality * 100:.0f} % of the canaries passed lately"
+        yield terminal.paint(f"quality {passed}", Style.YELLOW)
+    if row.trouble:
+        yield terminal.paint(row.trouble, Style.YELLOW)
+
 
 STATE_STYLES: Final = {
     "serving": Style.GREEN,

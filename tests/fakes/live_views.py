@@ -5,7 +5,7 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from appliance.cli.cells import harmless
-from appliance.cli.live.live_view import LiveView, OperationProgress
+from appliance.cli.live.box_feed import LiveView, OperationProgress
 from appliance.model.events import AlertEvent, MeasuredEvent
 from appliance.presentation.health_sections import alert_section, speed_section, without_speeds
 from appliance.wire.control_events import AcceptedEvent, PhaseEvent

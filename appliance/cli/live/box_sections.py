@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from typing import Final
 
-    from appliance.cli.live.live_view import LiveView, OperationProgress
+    from appliance.cli.live.box_feed import LiveView, OperationProgress
     from appliance.cli.terminal import Terminal
     from appliance.model.events import MeasuredEvent
     from appliance.status.document import ProfileRow, StatusDocument

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from typing import Final
 
-    from appliance.cli.live.live_view import LiveView
+    from appliance.cli.live.box_feed import LiveView
     from appliance.cli.terminal import Terminal
     from appliance.status.document import ProfileRow, StatusDocument
 

@@ -10,8 +10,7 @@ from typing import Final
 from appliance.cli.arguments import Arguments
 from appliance.cli.bench.bench_screen import BenchProgress, csv_text, plot_bench, show_bench
 from appliance.cli.bench.bench_session import BenchOrder, BenchSession
-from appliance.cli.box import places_of
-from appliance.cli.catalogue import applied_of
+from appliance.cli.box import applied_of, places_of
 from appliance.cli.failures import CliError
 from appliance.cli.paths import Places
 from appliance.cli.plot import new_chart

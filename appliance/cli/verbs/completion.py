@@ -8,7 +8,7 @@ from typing import Final
 from argcomplete.shell_integration import shellcode
 
 from appliance.cli.arguments import Arguments
-from appliance.cli.catalogue import catalogue_of
+from appliance.cli.box import catalogue_of
 from appliance.cli.grammar import PROGRAM
 from appliance.cli.paths import find_places, watch_names
 from appliance.cli.terminal import Streams

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from appliance.cli.arguments import Arguments
-from appliance.cli.box import places_of
-from appliance.cli.catalogue import applied_of
+from appliance.cli.box import applied_of, places_of
 from appliance.cli.event_lines import alert_event_line, event_line
 from appliance.cli.health_questions import talk
 from appliance.cli.terminal import Streams, Style, Terminal

@@ -12,8 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from appliance.cli.arguments import Arguments
-from appliance.cli.box import places_of
-from appliance.cli.catalogue import applied_of
+from appliance.cli.box import applied_of, places_of
 from appliance.cli.failures import CliError
 from appliance.cli.terminal import Streams, Terminal, json_text
 from appliance.model.json_reader import decode_json

@@ -7,7 +7,7 @@ newest other set before it, which that switch stopped or an earlier one served, 
 from __future__ import annotations
 
 from appliance.cli.arguments import Arguments
-from appliance.cli.box import places_of
+from appliance.cli.box import applied_of, places_of
 from appliance.cli.failures import CliError
 from appliance.cli.paths import Places, watch_names
 from appliance.cli.terminal import Streams
@@ -119,8 +119,6 @@ def _without_supervisor(
     error: UnreachableError, places: Places, arguments: Arguments, by_hand: str
 ) -> UnreachableError:
     """Return the error with the command to use instead; a wrong name has an error of its own."""
-    from appliance.cli.catalogue import applied_of  # noqa: PLC0415 - slow path
-
     if arguments.verb == "uncommit":  # of a profile whose file may be gone
         return error
     watches = watch_names() if arguments.verb == "mark" else ()

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from appliance.cli.arguments import Arguments
-from appliance.cli.box import places_of, read_status, row_of
-from appliance.cli.catalogue import applied_of
+from appliance.cli.box import applied_of, places_of, read_status, row_of
 from appliance.cli.failures import CliError, need_root
 from appliance.cli.health_questions import details_of
 from appliance.cli.operation_follower import need_lines

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Final
 
-    from appliance.cli.terminal import Terminal
-
 
 UNITS: Final = {"decode": "steps/s", "prefill": "tok/s"}
 """Unit of the rates of each series: without speculative decoding a step makes one token."""

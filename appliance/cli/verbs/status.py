@@ -1,4 +1,4 @@
-"""Verb `appliance status`."""
+"""Verbs `appliance status` and `appliance list`."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import time
 from appliance.cli.arguments import Arguments
 from appliance.cli.box import places_of, read_status, row_of
 from appliance.cli.failures import CliError
-from appliance.cli.speed_question import SpeedQuestion
-from appliance.cli.status_screens import show_one, show_status
+from appliance.cli.health_questions import SpeedQuestion
+from appliance.cli.status_screens import show_list, show_one, show_status
 from appliance.cli.terminal import Streams, Terminal
 from appliance.presentation.alert_texts import alerts_of
 from appliance.presentation.health_sections import with_alerts
@@ -17,7 +17,9 @@ from appliance.wire.control import Exit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from appliance.status.document import StatusDocument
+    from collections.abc import Iterable
+
+    from appliance.status.document import ProfileRow, StatusDocument
 
 
 def run(arguments: Arguments, streams: Streams) -> int:
@@ -26,7 +28,7 @@ def run(arguments: Arguments, streams: Streams) -> int:
     if arguments.markdown and arguments.names:
         raise CliError("--markdown is of the whole box: appliance status --help", Exit.USAGE)
     if arguments.watch:
-        from appliance.cli.live.status_watch import watch_status  # noqa: PLC0415 - few statuses
+        from appliance.cli.live.screen_loop import watch_status  # noqa: PLC0415 - few statuses
 
         return watch_status(
             places,
@@ -43,6 +45,18 @@ def run(arguments: Arguments, streams: Streams) -> int:
     if arguments.names:
         return max(profile_exit(row_of(document, name)) for name in arguments.names)
     return document["verdict"]["exit"]
+
+
+def run_list(arguments: Arguments, streams: Streams) -> int:
+    """Print one line for each profile; retired ones with --all only."""
+    document = read_status(places_of(arguments))
+    rows = [row for row in document["profiles"] if _wanted(row, arguments)]
+    if arguments.json:
+        streams.out.document(rows)
+    else:
+        show_list(rows, streams.out)
+        _explain_absence(document, rows, streams.err)
+    return int(Exit.OK)
 
 
 def _show(document: StatusDocument, arguments: Arguments, out: Terminal) -> None:
@@ -81,3 +95,18 @@ def _show_some(
         out.document(told[0], indent=indent)
     else:
         out.document(told, indent=indent)
+
+
+def _wanted(row: ProfileRow, arguments: Arguments) -> bool:
+    if arguments.mark is not None:
+        return bool(row["mark"] == arguments.mark)
+    return bool(arguments.all) or row["mark"] != "retired" or row["state"] != "stopped"
+
+
+def _explain_absence(document: StatusDocument, rows: Iterable[ProfileRow], err: Terminal) -> None:
+    if not document["profiles"]:
+        err.line("no profile is applied: sudo appliance apply")
+    elif all(row["mark"] is None for row in document["profiles"]):
+        err.line("marks are not known while the supervisor does not answer")
+    elif not list(rows):
+        err.line("no such profile: appliance list --all")

@@ -12,8 +12,7 @@ from appliance.cli.failures import CliError
 from appliance.cli.live.box_feed import BoxFeed
 from appliance.cli.live.box_sections import profile_names
 from appliance.cli.live.full_screen import FullScreen
-from appliance.cli.live.screen_loop import run_screen
-from appliance.cli.live.status_watch import offline_document, watch_status
+from appliance.cli.live.screen_loop import offline_document, run_screen, watch_status
 from appliance.cli.live.top_controls import TopState, press
 from appliance.cli.live.top_screen import Size, top_lines
 from appliance.cli.terminal import Streams, Terminal
@@ -23,7 +22,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from appliance.cli.live.live_view import LiveView
+    from appliance.cli.live.box_feed import LiveView
 
 
 def run(arguments: Arguments, streams: Streams) -> int:

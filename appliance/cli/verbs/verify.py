@@ -4,8 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, TypedDict, cast
 
 from appliance.cli.arguments import Arguments
-from appliance.cli.box import places_of
-from appliance.cli.catalogue import applied_of
+from appliance.cli.box import applied_of, places_of
 from appliance.cli.table import Column, fitted
 from appliance.cli.terminal import Streams, Style, Terminal
 from appliance.model.errors import UnreachableError

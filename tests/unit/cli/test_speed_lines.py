@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 
 import pytest
 
-from appliance.cli.speed_lines import speed_lines
+from appliance.cli.status_screens import speed_lines
 from appliance.cli.terminal import Terminal
 from appliance.model.measurements import ProbeOutcome
 from appliance.model.words import Series
