@@ -671,7 +671,7 @@ def _reset_on_close(transport: asyncio.Transport) -> None:
 def _has_left(transport: asyncio.Transport) -> bool:
     """Tell whether the client has closed its connection, also while nothing is read from it.
 
-    The event loop tells that only behind the bytes that were sent before (tcp(7), TCP_INFO).
+    The event loop reports the end only after the bytes that were sent before it (tcp(7), TCP_INFO).
     """
     sock = transport.get_extra_info("socket")
     if sock is None or sock.family not in _INTERNET:

@@ -4,11 +4,11 @@ A connection serves one request after another, each written whole, each response
 
     idle --send--> waiting --head--> responding --end--> idle, or closed
      |                |                  |
-     |                +-- lost ----------+--> closed; the request is told
+     |                +-- lost ----------+--> closed; the request fails
      '-- ended --> closed; the pool takes another connection
 
 A request is written once, whatever happens then: an engine that closes the connection without a
-response may have read the request, and worked on it. No socket tells that it has not. A reset
+response may have read the request, and worked on it. No socket reports that it has not. A reset
 carries no acknowledgement, so TCP_INFO's bytes_acked leaves out bytes that the engine has read,
 and after a half-close it leaves out those read later; a unix socket has no acknowledgements. So
 the kernel is asked before the first byte whether the end of a kept connection has come
@@ -121,7 +121,7 @@ class EngineConnection(asyncio.Protocol):
         self.fileno = -1
         """Descriptor of the socket; -1: not connected."""
         self.ended = False
-        """Whether the kernel has told that the engine has ended the connection."""
+        """Whether the kernel has reported that the engine has ended the connection."""
 
     # Calls of the exchange and the pool.
 
@@ -134,7 +134,7 @@ class EngineConnection(asyncio.Protocol):
             request: Called back until the end of the response.
             head: Request head.
             body: Whole request body.
-            head_first: The request is told the response's head before its body, also of a short one.
+            head_first: `begin_response` is called before the body is delivered, also of a short response.
         """
         self._request = request
         self._parser = None
@@ -381,11 +381,11 @@ class Pool:
         self._connect_s = limits.connect_s
         self._idle: deque[EngineConnection] = deque()
         self._ended = select.epoll()
-        """Connections that the engine has ended, which one call to the kernel tells of all."""
+        """Connections that the engine has ended: one call to the kernel returns all."""
         self._watched: dict[int, EngineConnection] = {}
         """Connections to the engine, by descriptor."""
-        self._asked_turn = 0
-        """Turn of the event loop in which the kernel was asked last."""
+        self._polled_turn = 0
+        """Turn of the event loop in which `_ended` was last polled."""
         self._silent: set[EngineConnection] = set()
         """New connections on which no byte was received yet."""
         self._connecting: set[asyncio.Task[None]] = set()
@@ -407,9 +407,9 @@ class Pool:
         if not self._idle:
             return None
         writes = self.writes
-        if not writes.pending or self._asked_turn != writes.turn:
-            # What is written in one turn of the event loop goes out at its end: asked once.
-            self._asked_turn = writes.turn
+        if not writes.pending or self._polled_turn != writes.turn:
+            # What is written in one turn of the event loop goes out at its end: one poll is enough.
+            self._polled_turn = writes.turn
             if self._ended.poll(0, 1):
                 self._close_ended()
         while self._idle:
@@ -419,7 +419,7 @@ class Pool:
         return None
 
     def watch(self, engine: EngineConnection) -> None:
-        """Have the kernel tell when the engine has ended a connection, until it is closed."""
+        """Have the kernel report the engine's end of a connection, until the connection is closed."""
         if not self._closed:
             self._watched[engine.fileno] = engine
             self._ended.register(engine.fileno, select.EPOLLRDHUP)

@@ -80,7 +80,7 @@ def guarded(callback: _Callback[_Owner, _Arguments]) -> _Callback[_Owner, _Argum
 
 
 def end_faulty(error: Exception, *ends: Callable[[], None]) -> None:
-    """Log an exception that nobody expected, and end what it was raised for.
+    """Log an unexpected exception, and end what it was raised for.
 
     Args:
         error: Exception.
@@ -97,7 +97,7 @@ def end_faulty(error: Exception, *ends: Callable[[], None]) -> None:
 
 
 def log_fault(error: Exception) -> None:
-    """Log an exception that nobody expected in one line: where it was raised, and nothing it says."""
+    """Log an unexpected exception in one line: its type and place, without its message."""
     frames = [
         f"{PurePath(frame.f_code.co_filename).name}:{line}"
         for frame, line in traceback.walk_tb(error.__traceback__)
@@ -118,7 +118,7 @@ _DIRECT_WRITES: Final = 256
 
 _LARGE_BYTES: Final = 16 << 10
 """Size from which a write goes out at once: a turn may read as many full buffers of a connection, and
-the transport must tell in time that the other side does not read."""
+the transport must report in time that the other side does not read."""
 
 
 class WriteBatch:

@@ -497,7 +497,7 @@ class Exchange:
             self._engine.write(data)
 
     def engine_lost(self) -> None:
-        """Tell the client that its response has no proper end; the request is not sent again."""
+        """Fail the response, because the engine has closed the connection; the request is not sent again."""
         self._engine = None
         if self._state is _TUNNEL:
             self._end()

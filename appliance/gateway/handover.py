@@ -61,7 +61,7 @@ class Handover:
     link: socket.socket
 
     async def take_over(self) -> None:
-        """Tell the old process that this one serves; return once this is the main process.
+        """Report to the old process that this one serves; return once this is the main process.
 
         Raises:
             HandoverError: The old process has ended, or has given up on this one.
@@ -102,7 +102,7 @@ class Successor:
         self._link = link
 
     def confirm(self) -> None:
-        """Tell the new process that it is the main process now."""
+        """Confirm to the new process that it is the main process now."""
         with contextlib.suppress(OSError):
             self._link.send(_CONFIRMED)
         self._link.close()

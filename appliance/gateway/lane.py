@@ -150,7 +150,7 @@ class ProbeExchange:
         self._pool.connect(self)
 
     def end(self, outcome: LaneOutcome, why: str = "") -> None:
-        """End the exchange now, unless it is over; the engine is told by the end of the connection."""
+        """End the exchange now, unless it is over; the engine sees the end of the connection."""
         if self.over:
             return
         self.ended.set()
@@ -173,7 +173,7 @@ class ProbeExchange:
         self.end(LaneOutcome.YIELDED, REQUEST_ARRIVED)
 
     def owns(self, token: bytes | None) -> bool:  # noqa: ARG002
-        """Tell that no request of a client belongs to a probe."""
+        """Return False: no request of a client belongs to a probe."""
         return False
 
     # Calls of the pool and the connection.
@@ -265,7 +265,7 @@ class LaneReservations:
         relay: Requests of clients.
         table: Standings of profiles.
         limits: Of engines.
-        replaced: Tells whether a process that this one has replaced still lives.
+        replaced: Returns whether a process that this one has replaced still lives.
     """
 
     def __init__(
@@ -281,7 +281,7 @@ class LaneReservations:
         self._limits = limits
         self._replaced = replaced
         self._closed: str | None = _STARTS
-        """Reason for which nobody may have the lane; None: the lane is open."""
+        """Reason for which the lane is refused to all; None: the lane is open."""
 
     def open(self) -> None:
         """Admit probes and leases from now on."""

@@ -155,7 +155,7 @@ class LaneServer:
     async def _keep(
         self, lease: GrantedLease, command: LaneLeaseCommand, events: "_EventWriter"
     ) -> None:
-        """Grant a lease, and tell of requests of others until its end."""
+        """Grant a lease, and report requests of others until its end."""
         if command.exclusive:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._drain_s):
@@ -164,12 +164,12 @@ class LaneServer:
                 events.emit(LaneBusy("requests in flight did not end in time"))
                 return
         events.emit(LaneLeased(lease.token))
-        told = 0
+        reported = 0
         while True:
             lease.changed.clear()
-            if lease.requests > told:
-                told = lease.requests
-                events.emit(LaneTraffic(told))
+            if lease.requests > reported:
+                reported = lease.requests
+                events.emit(LaneTraffic(reported))
             if lease.end_reason is not None:
                 events.emit(LaneEnd(*lease.end_reason))
                 return

@@ -467,7 +467,7 @@ class Meter:
     def document(self) -> Mapping[str, object]:
         """Return all counters for JSON. Requests without a key are in none of the keys'.
 
-        Profiles have histograms; their upper bounds are told once, under ``bounds_s``.
+        Profiles have histograms; their upper bounds are given once, under ``bounds_s``.
         """
         now_s = self.clock()
         self._count(now_s)

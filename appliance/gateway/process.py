@@ -305,7 +305,7 @@ class GatewayProcess:
             self._notices.hand_over(successor.pid)
             # A client that comes from now on is left to the other process, which serves already.
             await _end_tasks(doors)
-            # Before the other process is told: as long as this is there it admits no probe.
+            # Before the confirmation: as long as this file is there the other process admits no probe.
             self._publish_in_flight()
             successor.confirm()
             _log.info("process %d has taken over", successor.pid)

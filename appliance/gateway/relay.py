@@ -62,7 +62,7 @@ class Observation(Protocol):
         ...
 
     def progress(self) -> RequestProgress:
-        """Return the progress of the request, for whoever looks at it."""
+        """Return the progress of the request, for the list of requests."""
         ...
 
     def end(self, status: int, tail: bytes, size: int = 0) -> None:
@@ -172,7 +172,7 @@ class Relay:
         """Requests that engines had when they died."""
         router.watch_crashes = self._follow_crashes
         self.lane_holder: LaneHolder | None = None
-        """Holder of the probe lane, called before a request of a client goes on; None: nobody."""
+        """Holder of the probe lane, called before a request of a client goes on; None: the lane is free."""
         self._deferred: deque[Callable[[], None]] = deque()
         """Requests that were sent ahead of their turn."""
         self.closing = False
@@ -316,7 +316,7 @@ class Relay:
         """Check what all requests with the same head share; return a refusal, or None.
 
         Args:
-            head: Request head, which is told what follows from it.
+            head: Request head, in which the results are noted.
             is_encrypted: The connection uses TLS.
         """
         if head.origin is not None:

@@ -6,7 +6,7 @@
 
 A failure before the response head is out is an error like any other. In a stream of events it is
 an error event and then the proper end. In any other body, a coded stream among them, there is no
-honest way to report it but to break the connection, so that nobody takes the part for the whole.
+honest way to report it but to break the connection, so that no client takes the part for the whole.
 
 Half an event goes out only with its rest, so that an error event never follows half of one, which
 clients would parse first. One that is too long is passed on in parts; a stream that fails within it
@@ -127,7 +127,7 @@ class Reply:
         self._client.write(response)
 
     def allow(self, preflight: PreflightRequest) -> None:
-        """Tell a browser that the web page may send its request."""
+        """Answer a browser that the web page may send its request."""
         self.status = _NO_CONTENT
         self._client.write(
             build_preflight_response(preflight, headers=self._head.cors, close=self.close)
@@ -182,7 +182,7 @@ class Reply:
         )
 
     def switch_protocols(self, head: ResponseHead) -> None:
-        """Tell the client that the engine agrees to another protocol."""
+        """Pass on that the engine agrees to another protocol."""
         self.stage = ReplyStage.RELAYING
         self.status = head.status
         self.close = True
@@ -210,10 +210,10 @@ class Reply:
             self._client.write(out)
 
     def fail(self, why: Refusal) -> bool:
-        """Tell the client that the response fails.
+        """End the response with an error that the client can read.
 
         Returns:
-            False: the client cannot be told, and the connection has to be broken.
+            False: the error cannot be sent any more, and the connection has to be broken.
         """
         if self.stage is ReplyStage.NOT_STARTED or self._pending_head:
             self._pending_head = b""

@@ -94,7 +94,7 @@ class RoutingTable:
     # --- calls for a request -------------------------------------------------------------
 
     def route(self, model: str | None, key: Key | None) -> Routed | Refusal:
-        """Return the profile for a request. It may be held or down: `readiness` tells.
+        """Return the profile for a request. The profile may be held or down, see `readiness`.
 
         Args:
             model: Name that the client asks for; None: the request names none.

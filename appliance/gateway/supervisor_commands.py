@@ -1,7 +1,7 @@
 """Commands of the supervisor in the gateway (see `appliance.wire.gateway`), and the list of requests that they show.
 
 The list has the requests of clients that are in flight or held, each of which can be cut by its id.
-A request gets its id when it is listed for the first time, so that one at which nobody looks costs
+A request gets its id when it is listed for the first time, so that a request that is never listed costs
 nothing. Ids are of this process: another one never takes one of them for a request of its own.
 """
 
@@ -86,7 +86,7 @@ class SupervisorCommands:
         meter: Counts of waiting requests, and all counters.
         requests: Has the requests in flight and held.
         reload: Reads keys and profiles again. What it raises is logged and reported.
-        listening: Returns where clients are served; None: that is not told.
+        listening: Returns where clients are served; None: the answer leaves it out.
     """
 
     def __init__(

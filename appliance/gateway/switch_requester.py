@@ -1,10 +1,10 @@
 """Requester of switches at the supervisor, for held requests whose profile is down.
 
-`routing.switch_scheduler` decides which profile is next; here is recorded since when each
-is waited for, the supervisor is asked for one switch at a time, and a failure is passed on to the
-requests that wait for that profile. A switch is cancelled once nobody waits for its profile any more
-and somebody waits for another one; a profile that nobody waited for at the end of its switch is not
-protected by the residency until it is used. The gateway asks the supervisor for nothing else.
+`routing.switch_scheduler` decides which profile is next. The requester records since when requests wait
+for each profile, requests one switch at a time from the supervisor, and passes a failure on to the
+requests that wait for that profile. A switch is cancelled once no request waits for its profile any more
+and a request waits for another one; a profile for which no request waited at the end of its switch is not
+protected by the residency until it is used. The gateway requests nothing else from the supervisor.
 """
 
 import asyncio
@@ -45,10 +45,10 @@ _NO_REASON: Final = "no reason given"
 _log = logging.getLogger(__name__)
 
 _CHECK_EVERY_S: Final = 0.25
-"""Interval of checks, because no event tells that the last request in flight has ended, or the last
+"""Interval of checks, because no event reports that the last request in flight has ended, or the last
 that waited."""
 _AWAY_S: Final = 5.0
-"""Pause before a supervisor that did not answer is asked again."""
+"""Pause before another request to a supervisor that did not answer."""
 _BUSY_S: Final = 1.0
 
 Count = Callable[[Sequence[str]], int]
@@ -79,7 +79,7 @@ class Failed:
 
 Answer = Done | Busy | Away | Failed
 Began = Callable[[int], None]
-"""Function that is told the number of the operation, once it is accepted."""
+"""Function that is called with the number of the operation, once it is accepted."""
 Ask = Callable[[str, str, Began], Awaitable[Answer]]
 """Function that asks the supervisor for a switch to a profile, on behalf of a client."""
 Cancel = Callable[[int], Awaitable[None]]
@@ -87,7 +87,7 @@ Cancel = Callable[[int], Awaitable[None]]
 
 
 async def cancel_switch(socket: Path, operation: int) -> None:
-    """Have an operation cancelled, unless it is over or a person's; its end tells which."""
+    """Have an operation cancelled, unless it is over or a person's; how it ends shows which."""
     with contextlib.suppress(UnreachableError, PermissionDeniedError, RequestRefusedError):
         await details_of(CONTROL, socket, AbandonRequest(operation), within_s=GREETING_S)
 
@@ -103,7 +103,7 @@ async def ask_for_switch(
         socket: The supervisor's.
         name: The profile.
         on_behalf: Client that needs it; the supervisor records it beside the gateway's own user.
-        began: Is told the number of the operation.
+        began: Called with the number of the operation.
     """
     accepted = False
     try:

@@ -4,7 +4,7 @@
                              |                          |                          |
                              '------ `LOST_S` ------'   '--- answered, `KEPT_S` ---'--> forgotten
 
-A connection ends a moment before the supervisor tells of the death, or, where an engine has several
+A connection ends a moment before the supervisor reports the death, or, where an engine has several
 processes, after it: a request counts that was lost shortly before the news, or after it until the
 profile serves again. Requests that were in flight by chance are suspects too, until they are
 answered. Requests are known by digests, and few are kept: the oldest makes room.

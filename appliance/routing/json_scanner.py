@@ -106,7 +106,7 @@ def scan_plain_object(body: bytes) -> tuple[str | None, bool] | None:
     no value, in a fifth of the time that `scan_object` takes: on the path of every request.
 
     Returns:
-        None: the body is not plain; `scan_object` tells what is wrong with it, if anything.
+        None: the body is not plain; `scan_object` finds what is wrong with it, if anything.
     """
     if len(body) > _SHORT_BYTES:
         return None

@@ -79,7 +79,7 @@ def routed(applied: Applied, engine_key: str | None = None) -> Routed:
         card=ModelCard(
             created_unix_s=applied.file_unix_s,
             context_tokens=applied.context_tokens,
-            capabilities={name: told for name, told in _capabilities(applied) if told is not None},
+            capabilities={name: has for name, has in _capabilities(applied) if has is not None},
         ),
     )
 

@@ -17,7 +17,7 @@ NDJSON, one object a line each way, any number of commands on a connection, one 
 
 An answer has ``ok``; when that is false, ``error`` says why. A connection that ends without an
 answer was one to a process that another has taken over from: the supervisor asks again. A drain
-ends with its connection: a supervisor that dies or is told to go back cuts no request.
+ends with its connection: a supervisor that dies, or rolls back, cuts no request.
 
 The state is kept in this form in the gateway's own file, too.
 """

@@ -1,6 +1,6 @@
 """Codec of lane.sock: probes of the health agent through the gateway, leases of the lane, and what it has found.
 
-NDJSON, one request a connection, then events until the end; who leaves ends what was asked for:
+NDJSON, one request a connection, then events until the end; a client that disconnects ends its request:
 
 ==========================================================  ====================================
 ``{"verb": "probe", "profile", "path", "body",``            one request to the engine of a profile
