@@ -39,7 +39,7 @@ from appliance.gateway.listeners import Handshake, ListenAddress, Listeners
 from appliance.gateway.meter import Meter
 from appliance.gateway.relay import Relay
 from appliance.gateway.routing_table import RoutingTable
-from appliance.gateway.supervisor_commands import RequestList, SupervisorCommands
+from appliance.gateway.supervisor_commands import GatewayServer, RequestList, SupervisorCommands
 from appliance.gateway.switch_requester import SwitchRequester, ask_for_switch, cancel_switch
 from appliance.model.errors import StoreError
 from appliance.model.gateway import Configuration, Routed, Standing
@@ -54,7 +54,6 @@ from appliance.system.systemd.daemon import (
     log_to_journal,
 )
 from appliance.wire.control import Exit
-from appliance.wire.gateway_server import GatewayServer
 from appliance.wire.json_values import Json
 
 _log = logging.getLogger(__name__)

@@ -7,6 +7,7 @@ meanwhile it goes by the last state it had.
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -16,6 +17,7 @@ from typing import Final
 from appliance.model.gateway import Standing, State
 from appliance.status.summary import drained_text, held_text, released_text
 from appliance.wire.gateway import (
+    MAX_ANSWER_BYTES,
     CommandRefused,
     CutCommand,
     DrainCommand,
@@ -27,12 +29,13 @@ from appliance.wire.gateway import (
     RequestsCommand,
     RouteCommand,
     StatsCommand,
+    decode_answer,
+    encode_command,
     verb_of,
 )
-from appliance.wire.gateway_client import ask_gateway
 
-_log = logging.getLogger(__name__)
-
+_HANDED_OVER_S: Final = 0.02
+"""Time for a process that has handed over to another to stop listening."""
 _FIGURES_S: Final = 0.25
 """Time that a status waits for figures, at most."""
 _REPEAT_S: Final = 1.0
@@ -157,7 +160,7 @@ class SocketGateway:
     ) -> GatewayAnswer | None:
         """Return the answer to a command; None: none in time."""
         try:
-            answer = await ask_gateway(self._path, command, within_s=within_s or self._patience_s)
+            answer = await _answer_to(self._path, command, within_s=within_s or self._patience_s)
         except TimeoutError:
             self._is_away("no answer in time")
             return None
@@ -178,6 +181,50 @@ class SocketGateway:
             _log.warning("the gateway does not answer (%s): operations continue without it", why)
         self._away = why
         self._acknowledged = None
+
+
+async def _answer_to(
+    path: Path, command: GatewayCommand, *, within_s: float
+) -> GatewayAnswer | CommandRefused:
+    """Return the gateway's answer to a command, on a connection of its own: closing that ends a drain.
+
+    Raises:
+        TimeoutError: The gateway does not answer within `within_s`.
+        OSError: The gateway is not there.
+        ValueError: The line that comes is no answer.
+    """
+    async with asyncio.timeout(within_s):
+        try:
+            return await _exchange(path, command)
+        except _HungUpError:
+            # The process has just handed over: a new connection is one to the next process.
+            await asyncio.sleep(_HANDED_OVER_S)
+            return await _exchange(path, command)
+
+
+class _HungUpError(OSError):
+    """Connection that was closed without an answer."""
+
+
+async def _exchange(path: Path, command: GatewayCommand) -> GatewayAnswer | CommandRefused:
+    reader, writer = await asyncio.open_unix_connection(path, limit=MAX_ANSWER_BYTES)
+    try:
+        try:
+            writer.write(encode_command(command))
+            await writer.drain()
+            line = await reader.readline()
+        except ConnectionError as error:
+            raise _HungUpError("the gateway closed the connection") from error
+        if not line:
+            raise _HungUpError("the gateway closed the connection")
+        return decode_answer(line)
+    finally:
+        writer.close()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
+
+
+_log = logging.getLogger(__name__)
 
 
 def _is_like(one: State, other: State) -> bool:

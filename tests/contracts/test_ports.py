@@ -31,7 +31,7 @@ import pytest
 
 from appliance.gateway.meter import Meter
 from appliance.gateway.routing_table import RoutingTable
-from appliance.gateway.supervisor_commands import SupervisorCommands
+from appliance.gateway.supervisor_commands import GatewayServer, SupervisorCommands
 from appliance.model.claims import claim_on
 from appliance.model.errors import BackendError, StoreError
 from appliance.model.gateway import Standing, State
@@ -48,7 +48,6 @@ from appliance.system.launch_files import FileRunTickets
 from appliance.system.ports import Backend, Clock, Gateway, Host, Profiles, RunTickets
 from appliance.system.socket_gateway import SocketGateway
 from appliance.wire import gate_verdict
-from appliance.wire.gateway_server import GatewayServer
 from appliance.wire.run_ticket import Ticket
 from tests.contracts.units_contract import CASES, ONE, RIVAL, Case
 from tests.fakes.clock import FakeClock

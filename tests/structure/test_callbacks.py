@@ -21,7 +21,6 @@ FILES = [
         "relay",
         "reply",
         "request_body",
-        "supervisor_commands",
     )
 ]
 CALLBACKS = {

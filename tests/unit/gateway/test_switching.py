@@ -15,11 +15,10 @@ import pytest
 from appliance.gateway.meter import Meter
 from appliance.gateway.relay import Relay
 from appliance.gateway.routing_table import RoutingTable
-from appliance.gateway.supervisor_commands import RequestList, SupervisorCommands
+from appliance.gateway.supervisor_commands import GatewayServer, RequestList, SupervisorCommands
 from appliance.model.gateway import Key, Limits, Routed, Standing, State
 from appliance.model.profile import Endpoint
 from appliance.system.socket_gateway import SocketGateway
-from appliance.wire.gateway_server import GatewayServer
 from tests.fakes.gateway_states import routed
 from tests.relay_port import relay_port
 from tests.waiting import settle, until

@@ -13,7 +13,7 @@ import pytest
 
 from appliance.gateway.meter import Meter
 from appliance.gateway.routing_table import RoutingTable
-from appliance.gateway.supervisor_commands import SupervisorCommands
+from appliance.gateway.supervisor_commands import GatewayServer, SupervisorCommands
 from appliance.model.gateway import Standing, State
 from appliance.system.socket_gateway import SocketGateway
 from appliance.wire.gateway import (
@@ -23,7 +23,6 @@ from appliance.wire.gateway import (
     encode_state,
     verb_of,
 )
-from appliance.wire.gateway_server import GatewayServer
 from tests.fakes.gateway_states import AEON, BOX, GENESIS, idle_requests
 from tests.waiting import PATIENCE_S, settle, until
 
