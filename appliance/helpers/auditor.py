@@ -4,7 +4,7 @@ It alone may look at the sockets of every process, and it makes none of its own:
 answers on audit.sock (`appliance.wire.helpers`), and leaves when no question comes any more.
 
 A socket is found by its number: the kernel's tables of a network namespace list the listening ones,
-and the links in /proc/PID/fd tell which a process has open. Each socket is reported once. A process that ends
+and the links in /proc/PID/fd show which a process has open. Each socket is reported once. A process that ends
 meanwhile, or closes a descriptor, is no error.
 
 A process may hold a socket of the box and be in a namespace of its own, so the box's table counts

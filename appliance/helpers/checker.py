@@ -1,4 +1,4 @@
-"""Checker: tells by one GET whether a service is up, on other machines too.
+"""Checker: finds out by one GET whether a service is up, on other machines too.
 
 It holds no credential and no state: ``python -m appliance.helpers.checker`` answers on check.sock
 (`appliance.wire.helpers`), and leaves when no question comes any more.

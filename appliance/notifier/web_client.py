@@ -38,7 +38,7 @@ class WebAnswer:
     body: bytes = field(repr=False)
     """The beginning of the body."""
     retry_after_s: float | None = None
-    """Seconds for which the server asked to be left alone; None: it asked for none."""
+    """Seconds after which the server wants the next request; None: it names none."""
 
 
 async def fetch(

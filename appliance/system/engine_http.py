@@ -40,10 +40,10 @@ class HttpBackend:
     """Port `Backend`, over HTTP."""
 
     async def warm_up(self, applied: Applied, *, timeout_s: float) -> str:
-        """Ask for one real answer. Returns the text to show.
+        """Send one real request. Returns the text to show.
 
         Raises:
-            BackendError: No answer within `timeout_s`, or not the one that was asked for.
+            BackendError: No answer within `timeout_s`, or one without a result.
         """
         if applied.warm_up is WarmUp.NONE:
             return "not asked for"

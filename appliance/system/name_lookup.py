@@ -62,7 +62,7 @@ class NameLookup:
             outcome = NameLookupError("name not known" if missing else "name service failed")
         except (OSError, UnicodeError):
             outcome = NameLookupError("name not known")
-        with contextlib.suppress(RuntimeError):  # the loop has ended, and nobody waits
+        with contextlib.suppress(RuntimeError):  # the loop has ended
             loop.call_soon_threadsafe(self._settle, found, outcome)
 
     def _settle(self, found: asyncio.Future[_Found], outcome: _Found | NameLookupError) -> None:

@@ -6,7 +6,7 @@ the standard library alone. `socket` is imported late: a gate that admits at onc
 Three status texts (STATUS= of sd_notify(3), StatusText of systemd) of a backend have a codec::
 
     loading                                       the engine's process runs and is not ready
-    loading: 4.2 GiB resident, 12 s, …            likewise, with details for people
+    loading: 4.2 GiB resident, 12 s, …            the same, with details for people
     serving on :8022, ready after 3.20 s          the engine is ready
     not patched: not reported as applied: P4      the engine was not started
 

@@ -37,7 +37,7 @@ _SETTLE_S: Final = 0.5
 
 
 def _send(*assignments: str) -> bool:
-    """Send assignments such as ``STATUS=…`` to the service manager; tells whether they were sent.
+    """Send assignments such as ``STATUS=…`` to the service manager; returns whether they were sent.
 
     The package `sdnotify` leaves a socket open where there is no manager, waits for one that does not read,
     and drops a text with a character beyond Latin-1; it knows no descriptors.
