@@ -40,7 +40,7 @@ from appliance.system.build_records import CurrentBuilds
 from appliance.system.commitment import FileCommitment
 from appliance.system.files.durable import read_regular, write_file
 from appliance.system.systemd.systemctl import Systemctl, running, stale
-from appliance.system.systemd.unit_store import UnitStore
+from appliance.system.systemd.unit_files import UnitStore
 from appliance.system.user_accounts import account_of_uid
 
 

@@ -39,7 +39,7 @@ from appliance.switch.units.drift import Drift, DriftKind
 from appliance.system.files.durable import read_regular, write_file
 from appliance.system.profile_files.loading import SUFFIX
 from appliance.system.systemd.systemctl import Systemctl
-from appliance.system.systemd.unit_store import ApplyBusyError
+from appliance.system.systemd.unit_files import ApplyBusyError
 from appliance.system.toml.editing import migrated
 from appliance.wire.control import Exit
 
