@@ -20,7 +20,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from appliance.alerts.book import AlertBook, AlertKey, AlertPolicy, AlertState, Evaluation, Instant
+from appliance.alerts.book import (
+    AlertBook,
+    AlertKey,
+    AlertPolicy,
+    AlertState,
+    Evaluation,
+    Instant,
+)
 from appliance.alerts.delivery import deliver
 from appliance.alerts.inhibition import AlertCircumstances
 from appliance.alerts.look_counting import (
@@ -30,15 +37,17 @@ from appliance.alerts.look_counting import (
     forget_looks,
     is_more_severe,
 )
-from appliance.alerts.round import STANDARD_TABLES, AlertRound, AlertTables
+from appliance.alerts.round import STANDARD_TABLES, AlertRound, AlertTables, transition_of
 from appliance.alerts.rule import EndedBy
-from appliance.alerts.silences import end_silences
+from appliance.alerts.silences import MOST_BY_CHARACTERS, end_silences
 from appliance.model.alerts import (
     AlertPhase,
     Finding,
     Sign,
     TransitionKind,
 )
+from appliance.model.errors import NotFoundError
+from appliance.model.wording import printable, short
 
 _SIGN_RANKS: Final = {Sign.UNKNOWN: 0, Sign.GOOD: 1, Sign.BAD: 2}
 
@@ -184,3 +193,23 @@ def evaluate(
     count_looks(current, findings)
     deliver(current, policy)
     return current.evaluation()
+
+
+def ack(book: AlertBook, alert: str, by: str, now: Instant) -> Evaluation:
+    """Acknowledge an alert, which ends its reminders until it is over or grows worse.
+
+    Raises:
+        NotFoundError: No such alert fires.
+    """
+    state = next((each for each in book.states.values() if each.alert == alert), None)
+    if state is None or not state.is_open:
+        raise NotFoundError(f'no alert "{short(alert)}" fires: appliance alerts')
+    if state.acked_unix_s is not None:
+        return Evaluation(book=book)
+    acked = replace(state, acked_by=printable(by)[:MOST_BY_CHARACTERS], acked_unix_s=now.unix_s)
+    return Evaluation(
+        book=replace(book, states={**book.states, state.key: acked}),
+        transitions=[
+            transition_of(TransitionKind.ACKED, acked, unix_s=now.unix_s, by=acked.acked_by)
+        ],
+    )

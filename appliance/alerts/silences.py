@@ -1,4 +1,4 @@
-"""Spans in which no messages are sent: silences, planned windows and quiet hours; also what operators do to the book.
+"""Spans in which no messages are sent: silences, planned windows and quiet hours.
 
 A live profile that somebody stops is silenced, since it is down on purpose:
 
@@ -308,26 +308,6 @@ LONGEST_WINDOW_MIN: Final = 720
 _MOST_SUBJECTS: Final = 64
 _MOST_NAME: Final = 64
 _TIME: Final = re.compile(r"(?:[01][0-9]|2[0-3]):[0-5][0-9]")
-
-
-def ack(book: AlertBook, alert: str, by: str, now: Instant) -> Evaluation:
-    """Acknowledge an alert, which ends its reminders until it is over or grows worse.
-
-    Raises:
-        NotFoundError: No such alert fires.
-    """
-    state = next((each for each in book.states.values() if each.alert == alert), None)
-    if state is None or not state.is_open:
-        raise NotFoundError(f'no alert "{short(alert)}" fires: appliance alerts')
-    if state.acked_unix_s is not None:
-        return Evaluation(book=book)
-    acked = replace(state, acked_by=printable(by)[:MOST_BY_CHARACTERS], acked_unix_s=now.unix_s)
-    return Evaluation(
-        book=replace(book, states={**book.states, state.key: acked}),
-        transitions=[
-            transition_of(TransitionKind.ACKED, acked, unix_s=now.unix_s, by=acked.acked_by)
-        ],
-    )
 
 
 def add_window(book: AlertBook, window: PlannedWindow) -> Evaluation:

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from appliance.alerts.book import AlertBook, AlertPolicy, Evaluation, Instant
-from appliance.alerts.evaluation import evaluate
+from appliance.alerts.evaluation import ack, evaluate
 from appliance.alerts.inhibition import circumstances
 from appliance.alerts.outbox import (
     OutboxRow,
@@ -16,7 +16,7 @@ from appliance.alerts.outbox import (
 )
 from appliance.alerts.outbox_plan import Delivery, plan_deliveries
 from appliance.alerts.rules import findings
-from appliance.alerts.silences import ack, add_window, silence
+from appliance.alerts.silences import add_window, silence
 from appliance.alerts.snapshot import BoxLook
 from appliance.alerts.watchdog_memory import WatchdogMemory
 from appliance.model.alerts import (

@@ -8,9 +8,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Final
 
+from appliance.alerts.evaluation import ack
 from appliance.alerts.inhibition import AlertCircumstances
 from appliance.alerts.round import AlertTables
-from appliance.alerts.silences import ack, add_window, silence
+from appliance.alerts.silences import add_window, silence
 from appliance.model.alerts import AlertRule, Finding, Severity, Subject
 from appliance.model.words import Mark
 from tests.fakes.alert_rounds import GENESIS, AlertRounds, bad, good

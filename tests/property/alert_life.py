@@ -13,9 +13,10 @@ from dataclasses import replace
 from typing import Final
 
 from appliance.alerts.book import AlertKey, AlertPolicy
+from appliance.alerts.evaluation import ack
 from appliance.alerts.inhibition import AlertCircumstances
 from appliance.alerts.report import open_alerts
-from appliance.alerts.silences import ack, add_window, silence, unsilence
+from appliance.alerts.silences import add_window, silence, unsilence
 from appliance.alerts.snapshot import OperationLook
 from appliance.model.alerts import (
     AlertPhase,

@@ -7,10 +7,11 @@ from itertools import product
 from typing import Final
 
 from appliance.alerts.book import AlertPolicy
+from appliance.alerts.evaluation import ack
 from appliance.alerts.inhibition import AlertCircumstances
 from appliance.alerts.round import AlertTables
 from appliance.alerts.rules import findings
-from appliance.alerts.silences import ack, add_window, silence, unsilence
+from appliance.alerts.silences import add_window, silence, unsilence
 from appliance.alerts.snapshot import OperationLook
 from appliance.alerts.watchdog_memory import WatchdogMemory
 from appliance.model.alerts import AlertRule, Finding, Severity

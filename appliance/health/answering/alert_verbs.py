@@ -12,8 +12,9 @@ from msgspec import to_builtins
 
 from appliance.alerts.action_tokens import ButtonAction, present_token
 from appliance.alerts.book import AlertBook
+from appliance.alerts.evaluation import ack
 from appliance.alerts.report import open_alerts, open_states, subject_phrase
-from appliance.alerts.silences import ack, add_window, remove_window, silence, unsilence
+from appliance.alerts.silences import add_window, remove_window, silence, unsilence
 from appliance.health.clock import HealthClock
 from appliance.health.delivery_report import DeliveryFigures, DeliveryTrial
 from appliance.health.watching.watchdog_loop import Watchdog

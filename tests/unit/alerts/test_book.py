@@ -7,7 +7,8 @@ from msgspec import to_builtins
 
 from appliance.alerts.book import MOST_STATES as MOST
 from appliance.alerts.book import AlertState, BookClock, Silence
-from appliance.alerts.silences import ack, add_window, silence
+from appliance.alerts.evaluation import ack
+from appliance.alerts.silences import add_window, silence
 from appliance.model.alerts import AlertPhase, Finding, Sign, Subject, SubjectKind, TransitionKind
 from appliance.wire.alert_requests import PlannedWindow
 from appliance.wire.typed_json import from_json

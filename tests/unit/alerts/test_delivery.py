@@ -4,8 +4,9 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from appliance.alerts.book import AlertPolicy
+from appliance.alerts.evaluation import ack
 from appliance.alerts.inhibition import AlertCircumstances
-from appliance.alerts.silences import ack, add_window, silence
+from appliance.alerts.silences import add_window, silence
 from appliance.model.alerts import AlertRule, Severity, Subject, SubjectKind, TransitionKind
 from appliance.model.words import Mark
 from appliance.wire.alert_requests import PlannedWindow

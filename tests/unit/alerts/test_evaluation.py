@@ -2,7 +2,7 @@
 
 import pytest
 
-from appliance.alerts.silences import ack
+from appliance.alerts.evaluation import ack
 from appliance.model.alerts import AlertPhase, AlertRule, Severity, TransitionKind
 from appliance.model.errors import NotFoundError
 from appliance.model.words import Mark

@@ -8,8 +8,9 @@ from contextlib import asynccontextmanager
 import pytest
 
 from appliance.alerts.book import AlertBook, AlertPolicy, Evaluation, Instant
+from appliance.alerts.evaluation import ack
 from appliance.alerts.inhibition import AlertCircumstances
-from appliance.alerts.silences import ack, silence
+from appliance.alerts.silences import silence
 from appliance.alerts.snapshot import BoxLook
 from appliance.health.watching.watchdog_loop import LOOK_EVERY_S, Watchdog
 from appliance.model.alerts import AlertRule, Severity, Subject, SubjectKind, TransitionKind
