@@ -35,9 +35,8 @@ from appliance.health.heartbeat import Heartbeat
 from appliance.health.message_renderer import MessageButtons, MessageRenderer, message_clock
 from appliance.health.outbox_sender import OutboxSender
 from appliance.health.watching.box_observer import BoxObserver
-from appliance.health.watching.engine_checks import EngineChecks
+from appliance.health.watching.checks import EngineChecks, UrlAnswer, WatchChecks
 from appliance.health.watching.stop_watch import StopWatch
-from appliance.health.watching.watch_checks import UrlAnswer, WatchChecks
 from appliance.health.watching.watchdog_loop import FRESH_S, Watchdog
 from appliance.model.errors import StoreError
 from appliance.model.measurements import BoxGpus

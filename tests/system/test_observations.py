@@ -30,8 +30,8 @@ from appliance.model.measurements import BoxGpus
 from appliance.health.watching.box_observer import BoxObserver
 from appliance.health.box_view import NOT_CONNECTED, view_of
 from appliance.health.clock import SystemHealthClock
-from appliance.health.watching.engine_checks import EngineChecks
-from appliance.health.watching.watch_checks import WatchChecks, ask_no_url
+from appliance.health.watching.checks import EngineChecks
+from appliance.health.watching.checks import WatchChecks, ask_no_url
 from appliance.wire.client import open_conversation
 from appliance.wire.typed_json import from_json
 from appliance.wire.status_socket import STATUS, DocumentRequest, GpuEvidenceRequest

@@ -25,11 +25,14 @@ from typing import Final
 from appliance.alerts.snapshot import BoxLook, DiskLook, ReadingKind
 from appliance.health.box_view import BoxView
 from appliance.health.clock import HealthClock
-from appliance.health.watching.engine_checks import CheckedEngine, EngineAnswers, EngineChecks
-from appliance.health.watching.gpu_looks import foreign_pids, gpu_looks
-from appliance.health.watching.periodic_reading import PeriodicReading
-from appliance.health.watching.profile_looks import Observations, ProfileLooks
-from appliance.health.watching.watch_checks import WatchChecks
+from appliance.health.watching.checks import (
+    CheckedEngine,
+    EngineAnswers,
+    EngineChecks,
+    PeriodicReading,
+    WatchChecks,
+)
+from appliance.health.watching.looks import Observations, ProfileLooks, foreign_pids, gpu_looks
 from appliance.model.errors import StoreError
 from appliance.model.measurements import BoxGpus
 from appliance.model.memory import GpuState

@@ -15,8 +15,7 @@ from appliance.alerts.snapshot import (
 )
 from appliance.health.box_view import NOT_CONNECTED, BoxView
 from appliance.health.watching.box_observer import BoxObserver, disk_looks
-from appliance.health.watching.engine_checks import EngineChecks
-from appliance.health.watching.watch_checks import WatchChecks, ask_no_url
+from appliance.health.watching.checks import EngineChecks, WatchChecks, ask_no_url
 from appliance.model.errors import LaneBusyError, StoreError, UnitError
 from appliance.model.gpus import ForeignProcess, GpuHealth
 from appliance.model.measurements import BoxGpus
