@@ -15,7 +15,6 @@ import os
 import sys
 import time
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
@@ -26,7 +25,7 @@ from appliance.system.kernel.tcp_listeners import TcpListener, open_sockets, tcp
 from appliance.system.kernel.text_files import PROC
 from appliance.system.systemd.activation import serve_activated
 from appliance.wire.conversation import ResultEvent
-from appliance.wire.helpers import AUDIT, AuditEvent, AuditRequest, Listener, encode_listeners
+from appliance.wire.helpers import AUDIT, AuditEvent, AuditReport, AuditRequest, Listener
 from appliance.wire.server import Peer
 
 _WITHIN_S: Final = 2.0
@@ -39,15 +38,6 @@ _CHECK_EVERY: Final = 64
 """Descriptors between two looks at the clock."""
 
 _Table = Mapping[int, TcpListener]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuditReport:
-    """Listening sockets that were found."""
-
-    listeners: tuple[Listener, ...]
-    truncated: bool
-    """Whether there was more than an audit looks at, or reports."""
 
 
 def audit_listeners(
@@ -161,8 +151,7 @@ def _namespace(pid: int) -> str:
 
 async def answer(request: AuditRequest, _: Peer) -> AsyncGenerator[AuditEvent, None]:
     """Yield the listening sockets. Raises `ApplianceError`."""
-    report = audit_listeners(request.pids)
-    yield ResultEvent(details=encode_listeners(report.listeners, truncated=report.truncated))
+    yield ResultEvent(details=audit_listeners(request.pids).details())
 
 
 def main() -> int:

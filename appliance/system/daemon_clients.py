@@ -25,6 +25,7 @@ from appliance.wire.helpers import (
     AUDIT,
     CHECK,
     NOTIFY,
+    AuditReport,
     CancelScheduledRequest,
     CheckResult,
     CheckUrlRequest,
@@ -35,8 +36,6 @@ from appliance.wire.helpers import (
     ScheduleRequest,
     SendRequest,
     TargetsRequest,
-    decode_check,
-    decode_listeners,
 )
 from appliance.wire.json_values import number_in, objects_in, text_in
 from appliance.wire.status_socket import STATUS, AnyTokenRequest, TokenOwnerRequest
@@ -190,12 +189,14 @@ class AuditClient:
         request = ListenersRequest(tuple(pids))
         try:
             details = await details_of(AUDIT, self._path, request, within_s=self._patience_s)
-            found, truncated = decode_listeners(details)
+            report = from_json(AuditReport, details)
         except (ApplianceError, ValueError) as error:
             self._note(f"listening sockets are not known: {error}")
             return None
-        self._note("the auditor tells a part of the listening sockets alone" if truncated else "")
-        return found
+        self._note(
+            "the auditor tells a part of the listening sockets alone" if report.truncated else ""
+        )
+        return report.listeners
 
     def _note(self, trouble: str) -> None:
         """Log a trouble when it begins, not each time."""
@@ -229,7 +230,7 @@ class CheckClient:
         request = CheckUrlRequest(url, timeout_s)
         try:
             details = await details_of(CHECK, self._path, request, within_s=timeout_s + _MORE_S)
-            result = decode_check(details)
+            result = from_json(CheckResult, details)
         except (ApplianceError, ValueError) as error:
             if str(error) != self._trouble:
                 _log.warning("watched addresses are not checked: %s", error)

@@ -11,8 +11,7 @@ import msgspec
 
 from appliance.model.record import Record, Seconds, Whole
 from appliance.wire.conversation import CommonEvent, SocketTable
-from appliance.wire.json_values import Json, text_in, whole_in
-from appliance.wire.typed_json import from_json
+from appliance.wire.json_values import Json
 
 
 class ListenersRequest(Record):
@@ -41,6 +40,18 @@ class Listener(Record):
     """Whether it is in the network namespace of the box and bound beyond loopback."""
 
 
+class AuditReport(Record):
+    """Listening sockets that an audit has found: the details of its result."""
+
+    listeners: tuple[Listener, ...]
+    truncated: bool = True
+    """Whether there was more than an audit looks at, or reports."""
+
+    def details(self) -> Json:
+        """Return the details of a result."""
+        return {"listeners": [one.fields() for one in self.listeners], "truncated": self.truncated}
+
+
 AuditRequest = ListenersRequest
 AuditEvent = CommonEvent
 
@@ -52,21 +63,6 @@ AUDIT: Final[SocketTable[AuditRequest, AuditEvent]] = SocketTable(
     requests=(("listeners", "", ListenersRequest),),
     events={},
 )
-
-
-def encode_listeners(found: tuple[Listener, ...], *, truncated: bool) -> Json:
-    """Return the details of a result."""
-    return {"listeners": [one.fields() for one in found], "truncated": truncated}
-
-
-def decode_listeners(details: Json) -> tuple[tuple[Listener, ...], bool]:
-    """Return the listeners of a result, and whether there were more.
-
-    Raises:
-        ValueError: the details are of another protocol.
-    """
-    found = from_json(tuple[Listener, ...], details.get("listeners"))
-    return found, details.get("truncated") is not False
 
 
 class CheckUrlRequest(Record):
@@ -104,23 +100,6 @@ CHECK: Final[SocketTable[CheckRequest, CheckEvent]] = SocketTable(
     requests=(("url", "", CheckUrlRequest),),
     events={},
 )
-
-
-def decode_check(details: Json) -> CheckResult:
-    """Return the outcome in the details of a result, which are the outcome's fields.
-
-    Raises:
-        ValueError: the details are of another protocol.
-    """
-    up = details.get("up")
-    if not isinstance(up, bool):
-        raise ValueError("no outcome of a check")  # noqa: TRY004 - as for any other fault
-    return CheckResult(
-        up=up,
-        status=whole_in(details, "status"),
-        ms=whole_in(details, "ms") or 0,
-        detail=text_in(details, "detail"),
-    )
 
 
 class SendRequest(Record):

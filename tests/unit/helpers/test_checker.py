@@ -13,7 +13,8 @@ import pytest
 from appliance.helpers.checker import UrlChecker
 from appliance.model.errors import BadRequestError
 from appliance.system.name_lookup import NameLookup, NameLookupError
-from appliance.wire.helpers import CheckResult, decode_check
+from appliance.wire.helpers import CheckResult
+from appliance.wire.typed_json import from_json
 from tests.fakes.certificates import self_signed
 from tests.waiting import settle, until
 
@@ -106,7 +107,7 @@ async def test_the_status_tells(answer: bytes, up: bool, status: int | None, det
     found = await outcome(answer)
     assert (found.up, found.status, found.detail) == (up, status, detail)
     assert SECRET not in str(found.fields())
-    assert decode_check(found.fields()) == found
+    assert from_json(CheckResult, found.fields()) == found
 
 
 async def test_the_request_names_the_host_and_the_path() -> None:

@@ -23,6 +23,7 @@ from appliance.wire.helpers import (
     CHECK,
     NOTIFY,
     AuditEvent,
+    AuditReport,
     AuditRequest,
     CancelScheduledRequest,
     CheckEvent,
@@ -35,7 +36,6 @@ from appliance.wire.helpers import (
     ScheduleRequest,
     SendRequest,
     TargetsRequest,
-    encode_listeners,
 )
 from appliance.wire.server import FEW, Answer, Peer, serve_conversations
 from appliance.wire.typed_json import from_json
@@ -176,7 +176,7 @@ async def audit_client_of(
             raise said
         if said is None:
             report = audit_listeners(request.pids, init=os.getpid())
-            yield ResultEvent(details=encode_listeners(report.listeners, truncated=False))
+            yield ResultEvent(details=report.details())
         for event in said or ():
             if event is HANG:
                 await left.wait()
@@ -225,7 +225,7 @@ async def test_a_part_is_told_as_well(
     """Listeners that the auditor tells are known, also when there were more; that is logged once."""
     said: Sequence[AuditEvent] = [
         UnknownEvent("news"),
-        ResultEvent(details=encode_listeners((FOUND,), truncated=truncated)),
+        ResultEvent(details=AuditReport((FOUND,), truncated).details()),
     ]
     async with audit_client_of(tmp_path, said) as client:
         for _ in range(3):
