@@ -25,7 +25,7 @@ class _Formatter(argparse.HelpFormatter):
 
 
 class Parser(argparse.ArgumentParser):
-    """Parser whose errors tell what to type next."""
+    """Parser whose errors say what to type next."""
 
     names: Completer | None = None
     """Completer of the names of profiles."""
@@ -40,7 +40,7 @@ class Parser(argparse.ArgumentParser):
     def parse_known_args(  # type: ignore[override]  # one signature for three overloads
         self, args: Sequence[str] | None = None, namespace: object = None
     ) -> tuple[Any, list[str]]:
-        """Parse, once every option is known: argparse would first tell what is missing."""
+        """Parse, once every option is known: argparse would first report what is missing."""
         for word in self._options_among(args or ()):
             if not self._is_known(word):
                 meant = closest(word, self._option_string_actions)
@@ -102,7 +102,7 @@ def build_parser(
         argv: The arguments to parse. Where they begin with a verb, only that one's arguments are
             built: all of them take 10 ms.
         names: Completes profile names for a shell.
-        examples: Completes names of examples, likewise.
+        examples: Completes names of examples.
     """
     parser = Parser(
         prog=PROGRAM,

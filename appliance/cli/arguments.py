@@ -80,7 +80,7 @@ class _Reader:
         """Ignore the completion, which concerns shells only."""
 
     def complete_examples(self, action: None) -> None:
-        """Ignore the completion, likewise."""
+        """Ignore the completion, which concerns shells only."""
 
     def read(self, words: Sequence[str]) -> dict[str, object]:
         """Return every value by its name.

@@ -60,7 +60,7 @@ Blocks = Mapping[str, Mapping[str, str]]
 def show_units(names: Iterable[str], unit_dir: str) -> Blocks:
     """Read the units of the profiles `names`, hold, run and the supervisor, in one call.
 
-    Only units that systemd has in memory are asked for: systemd loads a unit with all units that it
+    Only units that systemd has in memory are listed: systemd loads a unit with all units that it
     conflicts with, and unloads them at once, so that hundreds asked by name take minutes.
 
     Args:
@@ -107,7 +107,7 @@ def parse_blocks(output: str) -> dict[str, Mapping[str, str]]:
 
 
 def observed_from(blocks: Blocks) -> Observed:
-    """Return the backend units, the hold and the run, as the blocks tell them."""
+    """Return the backend units, the hold and the run, as the blocks have them."""
     units = {
         name: unit_from(properties)
         for unit, properties in blocks.items()
@@ -153,7 +153,7 @@ def unit_from(properties: Mapping[str, str]) -> ObservedUnit:
 
 
 def _details(properties: Mapping[str, str]) -> Mapping[str, object]:
-    """Return the properties that tell how a unit failed, in the types that they have on the bus."""
+    """Return the properties about the failure of a unit, in the types that they have on the bus."""
     pause = properties.get("RestartUSec", "").replace("min", "m").replace(" ", "")
     times = {k: _whole(v) for k, v in properties.items() if k.endswith("TimestampMonotonic")}
     return {
@@ -185,11 +185,11 @@ def _whole(text: str) -> int:
 
 
 def status_without(places: Places, reason: ApplianceError) -> StatusDocument:
-    """Return the status document as far as systemd and the files tell it.
+    """Return the status document as far as systemd and the files have it.
 
     Args:
         places: Paths of this box.
-        reason: Why the supervisor could not be asked.
+        reason: Error of the request to the supervisor.
 
     Raises:
         UnitError: systemd does not answer.

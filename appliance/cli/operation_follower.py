@@ -62,7 +62,7 @@ class OperationFollower:
         timeout_s: float | None = None,
     ) -> None:
         self.accepted: AcceptedEvent | None = None
-        """Event that tells which operation this is; None: not received yet."""
+        """Event with the operation's number; None: not received yet."""
         self.closing: ClosingEvent | None = None
         """Last event; None: not received yet."""
         self.releasing = False

@@ -312,8 +312,8 @@ def page() -> str:
         f" {'lines' if one.is_lines else 'document'} |\n"
         for one in OUTPUTS
     ]
-    told: set[str] = set()
-    sections = [_section(output, told) for output in OUTPUTS]
+    shown: set[str] = set()
+    sections = [_section(output, shown) for output in OUTPUTS]
     return _PAGE.format(table="".join(rows), sections="\n".join(sections).rstrip() + "\n")
 
 
@@ -321,17 +321,17 @@ def _commands(output: OutputSchema) -> str:
     return ", ".join(f"`{words}`" for words in output.printed_by)
 
 
-def _section(output: OutputSchema, told: set[str]) -> str:
-    """Return the section of a schema, without the definitions that are told in sections before."""
+def _section(output: OutputSchema, shown: set[str]) -> str:
+    """Return the section of a schema, without the definitions that earlier sections have."""
     schema = output.schema()
     definitions = list(_in_order(schema))
     root = (", " if output.is_lines else " or ").join(_roots(schema))
     form = "each line one of" if output.is_lines else "list of" if "items" in schema else "document"
     lines = [f"## {output.name}", "", f"{_commands(output)}: {form} {root}.", ""]
     for name, definition in definitions:
-        if name in told:
+        if name in shown:
             continue
-        told.add(name)
+        shown.add(name)
         lines += [f"**{name}**: {_one_line(definition['description'])}", ""]
         lines += ["| Key | Type | Meaning |", "| --- | --- | --- |"]
         for key, value in definition["properties"].items():

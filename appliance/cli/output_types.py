@@ -177,7 +177,7 @@ class RefusalEvent(TypedDict):
     exit: int
     message: str
     error: NotRequired[str]
-    """Kind of the error, as a daemon told it (docs/reference/control-protocol.md); missing: the command itself refuses."""
+    """Kind of the error, as a daemon sent it (docs/reference/control-protocol.md); missing: the command itself refuses."""
 
 
 PARTIAL = frozenset(
@@ -216,28 +216,28 @@ class Latencies:
     """Latencies of requests in milliseconds; None: no request has one."""
 
     mean_ttft_ms: float | None
-    """From sending a request to its first content; likewise the next five."""
+    """This and the next five: from sending a request to its first content."""
     median_ttft_ms: float | None
     std_ttft_ms: float | None
     p50_ttft_ms: float | None
     p95_ttft_ms: float | None
     p99_ttft_ms: float | None
     mean_tpot_ms: float | None
-    """For each output token after the first, one value a request; likewise the next five."""
+    """This and the next five: for each output token after the first, one value a request."""
     median_tpot_ms: float | None
     std_tpot_ms: float | None
     p50_tpot_ms: float | None
     p95_tpot_ms: float | None
     p99_tpot_ms: float | None
     mean_itl_ms: float | None
-    """Between one event with content and the next, all of all requests together; likewise the next five."""
+    """This and the next five: between one event with content and the next, all of all requests together."""
     median_itl_ms: float | None
     std_itl_ms: float | None
     p50_itl_ms: float | None
     p95_itl_ms: float | None
     p99_itl_ms: float | None
     mean_e2el_ms: float | None
-    """From sending a request to its last content; likewise the next five."""
+    """This and the next five: from sending a request to its last content."""
     median_e2el_ms: float | None
     std_e2el_ms: float | None
     p50_e2el_ms: float | None
@@ -352,13 +352,13 @@ class BenchedProfile:
     failed: int
     """Requests that failed."""
     joules_per_token: float | None
-    """None: a driver does not count energy, or nobody may read it."""
+    """None: a driver does not count energy, or it may not be read."""
     evidence: GpusAtWork | None
     """None: the GPUs were not read."""
     cached_share: float | None
-    """Share of the prompt tokens that the prefix cache held; None: the engine does not tell."""
+    """Share of the prompt tokens that the prefix cache held; None: the engine does not report it."""
     single: SingleFigures | SingleRates
-    """One request at a time; the rates alone where nothing was asked so."""
+    """One request at a time; the rates alone where no request was sent so."""
     levels: list[LevelFigures]
     """Several at a time; empty: no swarm was asked for."""
     depth: list[DepthRow]
@@ -374,12 +374,12 @@ class BenchComparison:
     ratio: float | None
     """Speed of the other relative to the first; None: nothing was measured of at least one of them."""
     low: float | None
-    """Lower end of the 95 % confidence interval of the ratio; None likewise."""
+    """Lower end of the 95 % confidence interval of the ratio; None where the ratio is."""
     high: float | None
     pairs: int
     """Pairs of turns that were compared."""
     answers_same: float | None
-    """Share of greedy answers that both give alike; None: none were compared, likewise the next."""
+    """Share of greedy answers that both give alike; None: none were compared, which holds for the next too."""
     answers_repeated: float | None
     """Share of greedy answers that each repeats itself."""
     winner: Winner
@@ -423,6 +423,6 @@ class BenchDocument(ServeDocument):
 
 @dataclass(frozen=True, kw_only=True)
 class EmptyBenchDocument:
-    """Result of a bench that has asked nothing of the first profile."""
+    """Result of a bench that has sent no request to the first profile."""
 
     appliance: BenchSection

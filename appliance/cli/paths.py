@@ -47,7 +47,7 @@ class Places(Record):
 
     @property
     def status_socket(self) -> str:
-        """Return the supervisor's socket for those who only look, likewise."""
+        """Return the supervisor's socket for processes that only look, which is beside the control socket."""
         return _beside(self.control_socket, paths.STATUS_SOCKET)
 
 

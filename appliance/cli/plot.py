@@ -26,7 +26,7 @@ def new_chart(kind: str, **options: object) -> Any:
         raise CliError(
             "--plot needs pygal: sudo /opt/appliance/current/bin/pip install pygal", Exit.FAILED
         ) from error
-    # It adds a finder for its maps that every later import is asked for, and that has no `find_spec`.
+    # pygal adds a finder for its maps, which every later import would try, and which has no `find_spec`.
     sys.meta_path[:] = [
         finder for finder in sys.meta_path if not isinstance(finder, pygal.PluginImportFixer)
     ]

@@ -128,7 +128,7 @@ def show_one(
     speed: SpeedSection | None = None,
     alerts: AlertSection | None = None,
 ) -> None:
-    """Print the part of the screen about one profile; `speed` None: without its speed, likewise `alerts`."""
+    """Print the part of the screen about one profile; with `speed` None without its speed, with `alerts` None without its alerts."""
     _show_profile(row, terminal, _widths([row]), now=now)
     _show_speed(row, speed, terminal, now=now)
     for line in profile_alert_lines(alerts, row["name"], terminal, now=now):
@@ -170,7 +170,7 @@ def _widths(rows: Iterable[ProfileRow]) -> Sequence[int]:
 
 
 def _columns(row: ProfileRow, terminal: Terminal, widths: Sequence[int]) -> str:
-    """Return what serves and what a boot serves; only then whether anybody is told of faults."""
+    """Return what serves and what a boot serves; only then whether faults reach anybody."""
     texts = (committed_text(row), _where(row), _mark(row))
     rest = [f"{text:{width}}" for text, width in zip(texts, widths[1:], strict=True) if width]
     name = terminal.paint(f"{row['name']:{widths[0]}}", Style.BOLD)

@@ -79,7 +79,7 @@ class Terminal(Record):
     interactive: bool = False
     """Whether the stream is a terminal, on which a line may be redrawn."""
     columns: int | None = None
-    """Width in columns; None: asked of the stream each time, since people turn their phones."""
+    """Width in columns; None: read from the stream each time, since people turn their phones."""
 
     @classmethod
     def of(cls, stream: TextIO, environment: Mapping[str, str]) -> Terminal:

@@ -169,7 +169,7 @@ def load_settings(path: Path | None = None, env: Mapping[str, str] | None = None
 
     Args:
         path: Of the file; None: ``APPLIANCE_SETTINGS``, else the default. A missing default file
-            means defaults, a missing file that was asked for is an error.
+            means defaults, a missing file that was named is an error.
         env: The environment; None: this process's.
 
     Raises:

@@ -1,7 +1,7 @@
 """Wait of a daemon for settings that can be read.
 
 A daemon that ended would be started again and fail again, by systemd or by the next client of its socket.
-So it stays, tells systemd and its clients what is wrong, and goes on by itself once anything changes
+So it stays, reports to systemd and its clients what is wrong, and goes on by itself once anything changes
 that the settings are read from.
 """
 
@@ -34,7 +34,7 @@ class SettingsWait:
 
     Args:
         listeners: The daemon's sockets, whose clients are refused meanwhile.
-        readiness: Is told what is wrong.
+        readiness: Shows what is wrong in the unit's status.
         seen: What the settings were read from when that failed.
         sources: Returns the same of now.
         look_every_s: Pause between two looks at the sources.
@@ -88,7 +88,7 @@ class SettingsWait:
 
 
 def _refuse_over_http(client: socket.socket) -> None:
-    """Answer a client of HTTP; it may be of another machine, and is not told what stands in the file.
+    """Answer a client of HTTP; it may be of another machine, so the response does not quote the file.
 
     Raises:
         OSError: the client has gone, or has sent nothing.

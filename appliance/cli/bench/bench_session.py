@@ -330,7 +330,7 @@ class BenchSession:
             except CliError as error:
                 if not self.interrupted:
                     raise
-                self._progress.say(str(error))  # the figures are told all the same
+                self._progress.say(str(error))  # the figures are printed all the same
 
     def _serve(self, name: str, *, again: bool = False) -> None:
         """Make sure that a profile serves; of several, by a switch."""

@@ -82,7 +82,7 @@ class LoadGenerator:
         headers: Mapping[str, str],
         rows: list[RequestRow],
     ) -> None:
-        """Send one request after another, as long as the stage has any that nobody has sent."""
+        """Send one request after another, as long as the stage has any that is not sent."""
         for number in numbers:
             row = await self._send(stage, number, headers)
             self.rows.append(row)

@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 
 
 class OperationProgress(Record):
-    """Running operation, as its events have told it so far."""
+    """Running operation, as far as its events have come."""
 
     accepted: AcceptedEvent
     ended: tuple[PhaseEvent, ...] = ()
@@ -88,7 +88,7 @@ class LiveView(Record):
     events: Sequence[MeasuredEvent | AlertEvent] = ()
     """Last events, oldest first."""
     log: Sequence[str] = ()
-    """Last lines of the log that is asked for."""
+    """Last lines of the log that is shown."""
     plan: ResultEvent | None = None
     """Answer about what a switch that is to be confirmed would do; None: not answered."""
     answer: str = ""
@@ -101,7 +101,7 @@ _AGENT_S: Final = 5.0
 _GPUS_S: Final = 5.0
 _OFFLINE_S: Final = 5.0
 _OFFLINE_AFTER_S: Final = 3.0
-"""Time for systemd to start the supervisor again, before systemd itself is asked."""
+"""Time for systemd to start the supervisor again, before the status is read from systemd itself."""
 _SILENT_S: Final = 60.0
 """Silence after which a supervisor is taken for lost: three times its longest pause."""
 _AT_MOST_S: Final = 0.05
@@ -135,7 +135,7 @@ class BoxFeed:
         self.version = 0
         """Number of changes of the view so far."""
         self.has_speeds = False
-        """Whether the health agent has answered, or cannot be asked."""
+        """Whether the health agent has answered, or cannot be reached."""
         self._places = places
         self._offline = offline
         self._clock = clock
@@ -152,7 +152,7 @@ class BoxFeed:
         self._speed = without_speeds(_SPEEDS_NOT_KNOWN)
         self._alerts: AlertSection | None = None
         self._status: Json = {}
-        """Status document as the supervisor told it last."""
+        """Status document as the supervisor sent it last."""
         self._operation: int | None = None
         self._journal: subprocess.Popen[bytes] | None = None
         self._log_lines = JournalLines(_MOST_LOG_LINE)
@@ -174,7 +174,7 @@ class BoxFeed:
         return found
 
     def next_due_s(self) -> float:
-        """Return the seconds until something is to be asked."""
+        """Return the seconds until the next request is due."""
         waits = [due for name, due in self._due.items() if name not in self._open]
         return max(0.0, min(waits, default=self._clock() + _AGENT_S) - self._clock())
 
@@ -412,7 +412,7 @@ class BoxFeed:
     # --- the rest
 
     def _read_offline(self, now_s: float) -> None:
-        """Read what systemd tells, while the supervisor is away for longer."""
+        """Read the status from systemd, while the supervisor is away for longer."""
         lost_s = self.view.lost_s
         if lost_s is None:
             return

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 NARROW: Final = 60
 """Columns below which a row has the most important figures only."""
 WIDE: Final = 100
-"""Columns from which a row also tells where and since when a profile serves."""
+"""Width from which a row also has where and since when a profile serves."""
 _NAME_HEAD: Final = "PROFILE"
 _BARS: Final = 8
 _LABELS: Final = {"narrow": 18, "usual": 24, "wide": 24}

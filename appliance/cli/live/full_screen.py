@@ -202,7 +202,7 @@ class FullScreen:
 
     def __init__(self, terminal: Terminal, keyboard: int | None) -> None:
         self.ended_by = 0
-        """Signal that asked for the end; 0: none has."""
+        """Signal after which the screen ends; 0: none came."""
         self._terminal = terminal
         self._output = terminal.stream.fileno()
         self._keyboard = keyboard
@@ -249,7 +249,7 @@ class FullScreen:
     def paint(self, lines: Sequence[str]) -> bool:
         """Write what differs from the last frame; return whether all of it was written.
 
-        A terminal that takes nothing more now gets nothing: the next frame tells the rest.
+        A terminal that takes nothing more now gets nothing: the next frame has the rest.
         """
         if not select.select([], [self._output], [], 0)[1]:
             return False

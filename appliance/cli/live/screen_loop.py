@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     Draw = Callable[[], Sequence[str]]
     Press = Callable[[str], bool]
-    Tell = Callable[[StatusDocument], None]
+    Write = Callable[[StatusDocument], None]
     Show = Callable[[StatusDocument, Terminal], None]
 
 
@@ -34,7 +34,7 @@ TICK_S: Final = 1.0
 _OPERATION_TICK_S: Final = 0.25
 """The same while an operation runs: its phases have tenths of a second."""
 _FRAME_S: Final = 0.1
-"""Least pause between two frames that no key asked for."""
+"""Least pause between two frames that follow from no key."""
 _SETTLE_S: Final = 0.3
 """Time for the health agent's first answer, which else would change the first document at once."""
 _KILLED: Final = 128
@@ -70,8 +70,8 @@ def run_screen(screen: FullScreen, feed: BoxFeed, draw: Draw, press: Press) -> i
     return _KILLED + screen.ended_by
 
 
-def run_appending(feed: BoxFeed, tell: Tell) -> int:
-    """Tell each document that differs from the last one in more than ages, until Ctrl-C."""
+def run_appending(feed: BoxFeed, write: Write) -> int:
+    """Write each document that differs from the last one in more than ages, until Ctrl-C."""
     began_s, told = time.monotonic(), None
     while True:
         waits_s = min(feed.next_due_s(), TICK_S)
@@ -84,7 +84,7 @@ def run_appending(feed: BoxFeed, tell: Tell) -> int:
         content = without_ages(document)
         if content != told:
             told = content
-            tell(document)
+            write(document)
 
 
 def watch_status(

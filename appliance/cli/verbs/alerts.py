@@ -72,7 +72,7 @@ _ARGUMENTS: Final[Mapping[str, str]] = {
 
 
 def run_alerts(arguments: Arguments, streams: Streams) -> int:
-    """Show alerts, or change what is told of them."""
+    """Show alerts, or change which messages are sent of them."""
     action = arguments.action or "list"
     _check(action, arguments)
     result = result_of(arguments, _request(action, arguments))

@@ -346,7 +346,7 @@ def _show_difference(name: str, before: str, after: str, out: Terminal) -> None:
 
 
 def _need_agreement(copy: Path, streams: Streams) -> None:
-    """Ask a person at a terminal. Raises `CliError` when nobody agrees, or nobody can be asked."""
+    """Ask a person at a terminal. Raises `CliError` without a consent, or without a terminal to ask at."""
     if not sys.stdin.isatty():
         raise _kept(
             copy, "not applied: there is no terminal to ask on; --yes applies without asking"

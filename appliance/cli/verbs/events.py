@@ -35,7 +35,7 @@ from appliance.wire.json_values import (
 
 _LAST: Final = 20
 _PAUSE_S: Final = 1.0
-"""Before an agent that went away is asked again."""
+"""Pause before a health agent that went away is connected to again."""
 
 
 def run_events(arguments: Arguments, streams: Streams) -> int:
@@ -85,7 +85,7 @@ class _Told:
 
 
 def _tell(arguments: Arguments, streams: Streams, told: _Told, most: int) -> None:
-    """Print events after those that were told until the agent ends the answer.
+    """Print events after those that were printed, until the agent ends the answer.
 
     Raises:
         UnreachableError: the agent does not answer at all.

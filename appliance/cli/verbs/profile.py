@@ -94,7 +94,7 @@ class LintedProfile(TypedDict):
     notes: list[str]
     """Sentences about names in `allow_traps` that mean nothing any more."""
     options: NotRequired[list[str]]
-    """Sentences about options that the engine's program lacks, or that nobody has compared with it yet."""
+    """Sentences about options that the engine's program lacks, or that were not compared with it yet."""
 
 
 class LintedGpu(TypedDict):
@@ -115,7 +115,7 @@ class LintDocument(TypedDict):
     gpus: list[LintedGpu]
     """GPUs that were looked at; empty: none had to be, or none can be read."""
     gpu_problem: str | None
-    """Reason why the GPUs could not be read; None: they were, or nobody had to."""
+    """Reason why the GPUs could not be read; None: they were, or did not have to be."""
 
 
 class RemovedProfiles(TypedDict):
@@ -181,7 +181,7 @@ def run_lint(arguments: Arguments, streams: Streams) -> int:
 
 
 def run_removal(arguments: Arguments, streams: Streams) -> int:
-    """Remove the files, and tell of which profiles units are left."""
+    """Remove the files, and name the profiles whose units are left."""
     if not arguments.targets:
         raise CliError("profile rm wants a NAME: appliance profile --help", Exit.USAGE)
     if os.geteuid() != 0:
@@ -363,7 +363,7 @@ def _print_traps(checked: Sequence[Checked], report: LintReport, streams: Stream
 
 
 def _options_of(checked: Checked, report: LintReport) -> list[str]:
-    """Return the sentences about options of a profile that its program lacks, or that nobody could compare."""
+    """Return the sentences about options of a profile that its program lacks, or that could not be compared."""
     path = "" if checked.spec is None else checked.spec.applied.source_path
     return [one.text for one in report.options.get(path, ())]
 

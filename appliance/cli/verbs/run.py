@@ -109,8 +109,8 @@ class Launched:
 def check_program(program: str) -> None:
     """Check that execvp(3) will find a program, with the rights and the PATH of this process.
 
-    The launcher gives the command both, so what is missing is told before any model stops. What only the
-    kernel can tell, such as another machine's format, is left to the launcher.
+    The launcher gives the command both, so what is missing is reported before any model stops. What only the
+    kernel finds out, such as another machine's format, is left to the launcher.
 
     Raises:
         CliError: No such program (127), or none that this user may execute (126).
@@ -181,7 +181,7 @@ def _cwd() -> str:
 
 
 def _umask() -> int:
-    """Return the umask, which the kernel tells only when it is set."""
+    """Return the umask, which the kernel returns only when it is set."""
     mask = os.umask(0o077)
     os.umask(mask)
     return mask
@@ -283,7 +283,7 @@ class Foreground:
         return None
 
     def _is_ready(self, launched: Launched) -> bool:
-        """Check launcher and operation once. A launcher that has ended has told the supervisor why."""
+        """Check launcher and operation once. A launcher that has ended has reported the reason to the supervisor."""
         follower = self._follower
         sources: list[OperationFollower | Launched] = (
             [follower] if launched.gone else [follower, launched]

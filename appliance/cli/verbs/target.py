@@ -1,4 +1,4 @@
-"""Verb `appliance target`: who is told of alerts.
+"""Verb `appliance target`: receivers of alerts.
 
 Addresses hold secrets, with ntfy the topic itself: they come from the terminal or from standard input,
 and none is printed. The QR code is a picture of one, so it is drawn on a terminal alone.

@@ -28,7 +28,7 @@ class VersionDocument(TypedDict):
 
     version: str
     build: NotRequired[str | None]
-    """Identifier that tells two builds of one version apart; None: the command runs from a checkout."""
+    """Identifier by which two builds of one version differ; None: the command runs from a checkout."""
     protocol: ProtocolVersions
     supervisor: str | None
     """None: it does not answer."""
