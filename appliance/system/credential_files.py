@@ -143,6 +143,8 @@ def is_text_of(stored: StoredCredential | None, text: bytes) -> bool:
     return stored is not None and is_right
 
 
+# --- inference keys ------------------------------------------------------------------
+
 KEY_FILE: Final = "keys.json"
 KEY_PREFIX: Final = "apl_"
 
@@ -199,6 +201,8 @@ def read_keys(path: Path) -> tuple[StoredKey, ...]:
 def _key_file(path: Path) -> CredentialFile[StoredKey]:
     return CredentialFile(path, StoredKey, subject="key", of=Key, mode=0o640)
 
+
+# --- operators' tokens ---------------------------------------------------------------
 
 TOKEN_FILE: Final = "tokens.json"  # noqa: S105 - a name
 TOKEN_PREFIX: Final = "apt_"  # noqa: S105 - not a secret

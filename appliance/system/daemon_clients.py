@@ -41,7 +41,18 @@ from appliance.wire.json_values import number_in, objects_in, text_in
 from appliance.wire.status_socket import STATUS, AnyTokenRequest, TokenOwnerRequest
 from appliance.wire.typed_json import JsonValueError, from_json
 
-WITHIN_S: Final = 3.0
+_log = logging.getLogger(__name__)
+
+TOKEN_WITHIN_S: Final = 3.0
+"""Time for an answer about a token."""
+NOTIFY_DEADLINE_S: Final = 45.0
+"""Time for an answer: more than twice what the notifier allows one try."""
+NOTIFY_GREETING_S: Final = 20.0
+"""Time for the greeting: the notifier may have to start, on a busy box."""
+_AUDIT_WITHIN_S: Final = 3.0
+"""Longer than an audit may take; the first one waits for the auditor's start, too."""
+_CHECK_MORE_S: Final = 2.0
+"""Time that an answer may take beyond that of the check, such as the checker's start."""
 
 
 class TokenOwners:
@@ -65,7 +76,8 @@ class TokenOwners:
         request = TokenOwnerRequest(token)
         try:
             return from_json(
-                TokenOperator, await details_of(STATUS, self._path, request, within_s=WITHIN_S)
+                TokenOperator,
+                await details_of(STATUS, self._path, request, within_s=TOKEN_WITHIN_S),
             )
         except PermissionDeniedError as error:  # of the socket: nothing is said of the token
             raise UnreachableError(str(error)) from error
@@ -82,14 +94,8 @@ class TokenOwners:
 
     async def is_any_usable(self) -> bool:
         """Tell whether somebody can act by a token at this moment. Raises `ApplianceError`."""
-        details = await details_of(STATUS, self._path, AnyTokenRequest(), within_s=WITHIN_S)
+        details = await details_of(STATUS, self._path, AnyTokenRequest(), within_s=TOKEN_WITHIN_S)
         return details.get("usable") is True
-
-
-DEADLINE_S: Final = 45.0
-"""Time for an answer: more than twice what the notifier allows one try."""
-GREETING_S: Final = 20.0
-"""Time for the greeting: the notifier may have to start, on a busy box."""
 
 
 class NotifyClient:
@@ -100,7 +106,7 @@ class NotifyClient:
         deadline_s: Time for an answer.
     """
 
-    def __init__(self, path: Path, *, deadline_s: float = DEADLINE_S) -> None:
+    def __init__(self, path: Path, *, deadline_s: float = NOTIFY_DEADLINE_S) -> None:
         self._path = path
         self._deadline_s = deadline_s
 
@@ -150,7 +156,9 @@ class NotifyClient:
         try:
             async with (
                 asyncio.timeout(self._deadline_s),
-                open_conversation(NOTIFY, self._path, request, greeting_s=GREETING_S) as events,
+                open_conversation(
+                    NOTIFY, self._path, request, greeting_s=NOTIFY_GREETING_S
+                ) as events,
             ):
                 async for event in events:
                     if isinstance(event, ResultEvent):
@@ -162,12 +170,6 @@ class NotifyClient:
         raise UnreachableError(NOTIFY.not_our_protocol)
 
 
-_log = logging.getLogger(__name__)
-
-_PATIENCE_S: Final = 3.0
-"""Longer than an audit may take; the first one waits for the auditor's start, too."""
-
-
 class AuditClient:
     """Client of the auditor.
 
@@ -176,7 +178,7 @@ class AuditClient:
         patience_s: For an answer.
     """
 
-    def __init__(self, path: Path, *, patience_s: float = _PATIENCE_S) -> None:
+    def __init__(self, path: Path, *, patience_s: float = _AUDIT_WITHIN_S) -> None:
         self._path = path
         self._patience_s = patience_s
         self._trouble = ""
@@ -205,10 +207,6 @@ class AuditClient:
         self._trouble = trouble
 
 
-_MORE_S: Final = 2.0
-"""Time that an answer may take beyond that of the check, such as the checker's start."""
-
-
 class CheckClient:
     """Client of the checker.
 
@@ -229,7 +227,9 @@ class CheckClient:
         """
         request = CheckUrlRequest(url, timeout_s)
         try:
-            details = await details_of(CHECK, self._path, request, within_s=timeout_s + _MORE_S)
+            details = await details_of(
+                CHECK, self._path, request, within_s=timeout_s + _CHECK_MORE_S
+            )
             result = from_json(CheckResult, details)
         except (ApplianceError, ValueError) as error:
             if str(error) != self._trouble:

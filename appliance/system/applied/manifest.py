@@ -115,6 +115,8 @@ def decoded(content: bytes | str, where: str, newest: int, build: Callable[[Any]
         raise StoreError(f"{where} is damaged ({error}): sudo appliance apply") from error
 
 
+# --- the manifest --------------------------------------------------------------------
+
 MANIFEST: Final = "manifest.json"
 _FORMAT: Final = 1
 _MAX_BYTES: Final = 16 << 20
@@ -241,6 +243,8 @@ def _claimed(claim: Claim) -> Literal["all"] | list[int]:
         return "all"
     return sorted(int(device.removeprefix("gpu-")) for device in claim.gpus)
 
+
+# --- gateway.json --------------------------------------------------------------------
 
 GATEWAY_FILE: Final = "gateway.json"
 _CONFIGURATION_FORMAT: Final = 1

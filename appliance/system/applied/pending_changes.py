@@ -142,6 +142,8 @@ def _digest(path: Path) -> str:
         return ""
 
 
+# --- running units -------------------------------------------------------------------
+
 STARTED_FILE: Final = "started.json"
 _MOST_RECORD_BYTES: Final = 1 << 20
 _MOST_UNIT_BYTES: Final = 1 << 18

@@ -324,6 +324,8 @@ def _has_acl(path: str) -> bool:
         return False
 
 
+# --- presence of what an engine needs ------------------------------------------------
+
 _MOST_THREADS: Final = 4
 _BY_FAULT: Final = {
     ModelFileFault.DAMAGED: Presence.DAMAGED,

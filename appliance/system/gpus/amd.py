@@ -63,6 +63,8 @@ def _scaled(folder: str, names: tuple[str, ...], scale: float) -> float | None:
     return next((number / scale for number in found if number is not None), None)
 
 
+# --- the driver ----------------------------------------------------------------------
+
 _DRM = ("sys", "class", "drm")
 _KFD = ("sys", "class", "kfd", "kfd")
 _DRIVER = "amdgpu"

@@ -58,6 +58,8 @@ def _working_links(nvml: Any, handle: object) -> int:
     return count
 
 
+# --- evidence ------------------------------------------------------------------------
+
 _REASONS = (
     "nvmlDeviceGetCurrentClocksEventReasons",
     "nvmlDeviceGetCurrentClocksThrottleReasons",
@@ -102,6 +104,8 @@ def driver_version(nvml: Any) -> str:
     except (nvml.NVMLError, nvml.NVMLLibraryMismatchError):
         return ""
 
+
+# --- health --------------------------------------------------------------------------
 
 _WAIT_MS = 1
 _MOST_EVENTS = 64
@@ -218,6 +222,8 @@ def _address(handle: Any) -> int:
 
     return int(ctypes.cast(handle, ctypes.c_void_p).value or 0)
 
+
+# --- memory, and the driver itself ---------------------------------------------------
 
 _TEXTS = {
     NO_LIBRARY: "no NVIDIA driver library (libnvidia-ml.so.1) on this machine",

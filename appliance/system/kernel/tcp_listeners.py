@@ -172,6 +172,8 @@ def _socket_number(path: str) -> int:
     return int(digits) if target.startswith(_SOCKET) and is_number(digits) else 0
 
 
+# --- holder of a port ----------------------------------------------------------------
+
 _LOOPBACK: Final = "127.0.0.1"
 
 

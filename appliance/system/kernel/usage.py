@@ -79,6 +79,8 @@ def group_pids(control_group: str) -> tuple[int, ...]:
     return tuple(processes_of(group) or sorted(members(group)))
 
 
+# --- CPU time ------------------------------------------------------------------------
+
 _UNIFIED: Final = ("sys/fs/cgroup", "sys/fs/cgroup/unified")
 _USAGE: Final = ("sys/fs/cgroup/cpu,cpuacct", "sys/fs/cgroup/cpuacct")
 _QUOTAS: Final = ("sys/fs/cgroup/cpu,cpuacct", "sys/fs/cgroup/cpu")

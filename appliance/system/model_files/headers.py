@@ -269,6 +269,8 @@ class _Header:
         )
 
 
+# --- safetensors ---------------------------------------------------------------------
+
 _LENGTH: Final = Struct("<Q")
 _LARGEST_JSON_BYTES: Final = 16 << 20
 """Largest JSON header: a tenth of the format's own limit, and ten times the largest seen."""

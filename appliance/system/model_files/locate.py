@@ -119,6 +119,8 @@ class BoundedFile:
         return value
 
 
+# --- files of a model ----------------------------------------------------------------
+
 PACKAGED: Final = "smollm2"
 _HF_SCHEME: Final = "hf:"
 _SHARD: Final = re.compile(r"(.+)-(\d{5})-of-(\d{5})\.gguf\Z", re.ASCII)

@@ -269,6 +269,8 @@ def _stamps(reference: ModelReference) -> _Stamps | None:
         return None
 
 
+# --- a model that is named for a new profile ------------------------------------------
+
 _LATER_SHARD: Final = re.compile(r"(.+)-\d{5}(-of-\d{5}\.gguf)\Z", re.ASCII | re.DOTALL)
 
 

@@ -84,6 +84,8 @@ def comment_lines(text: str) -> Iterator[str]:
     yield line
 
 
+# --- drafts --------------------------------------------------------------------------
+
 _MOST_ROUNDS: Final = 64
 """Most keys that are taken out of one draft."""
 
@@ -195,6 +197,8 @@ def ledger_line(disposition: Disposition) -> str:
     reason = f": {disposition.reason}" if disposition.reason else ""
     return short_line(f"{short_line(disposition.text)}{reason}")
 
+
+# --- copies with other values --------------------------------------------------------
 
 _MOST_PARTS: Final = 3
 _VALUE: Final = "value"

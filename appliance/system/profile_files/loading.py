@@ -92,6 +92,8 @@ def profile_of(name: str, file: Table) -> Profile:
     return Profile(name=name, **values, options=engine.options() if options is None else options)
 
 
+# --- files ---------------------------------------------------------------------------
+
 SUFFIX: Final = ".toml"
 NAME_RULE: Final = "up to 48 of a-z, 0-9, dot, dash and underscore, the first a letter or a digit"
 _UNKNOWN_KEY: Final = "extra_forbidden"

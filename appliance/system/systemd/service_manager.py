@@ -93,6 +93,8 @@ class JobQueue:
             writer.close()
 
 
+# --- units over D-Bus ----------------------------------------------------------------
+
 _SHUTDOWN: Final = "shutdown.target"
 _HOLD_TIMEOUT_S: Final = 120.0
 _ASKING_TIMEOUT_S: Final = 45.0

@@ -108,6 +108,8 @@ def _text(path: Path) -> str | None:
         raise StoreError(f"cannot read {path}: {error.strerror}") from error
 
 
+# --- files that apply writes ---------------------------------------------------------
+
 _PATTERN: Final = "appliance-backend-*.service"
 _BUILDS: Final = build_unit_of("*")
 _SLASH: Final = "@@"

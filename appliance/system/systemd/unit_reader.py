@@ -28,6 +28,8 @@ from appliance.model.observed import ActiveState
 from appliance.system.systemd.bus import MANAGER_PATH, CallError, SystemBus
 from appliance.system.systemd.unit_properties import GAVE_UP, NOT_COUNTED, gave_up, was_stopped
 
+_log = logging.getLogger(__name__)
+
 _SERVICE: Final = (
     *("Result", "NRestarts", "MainPID", "ExecMainStatus", "StatusText", "IPAccounting"),
     *("IPEgressBytes", "ExecMainExitTimestampMonotonic", "Restart", "RestartUSec"),
@@ -39,6 +41,8 @@ _UNIT: Final = (
 _BOOTED: Final = "UserspaceTimestamp"
 _TIMEOUT_S: Final = 2.5
 """Time for a look; a connection that takes longer may be lost, and is made anew."""
+_STOPPING: Final = "stopping"
+_SHUTDOWN_WITHIN_S: Final = 3.0
 _KEPT_S: Final = 60.0
 _STEADY: Final = frozenset({ActiveState.ACTIVE, ActiveState.INACTIVE})
 _ABSENT: Final = "not-found"
@@ -211,17 +215,11 @@ def _is_filtered(details: Mapping[str, Any]) -> bool | None:
     return bool(details["IPEgressBytes"] != NOT_COUNTED)
 
 
-_log = logging.getLogger(__name__)
-
-_STOPPING: Final = "stopping"
-_PATIENCE_S: Final = 3.0
-
-
 async def is_shutting_down() -> bool:
     """Tell whether the box shuts down or reboots; False also where systemd does not answer in time."""
     bus = SystemBus(on_changed=lambda *_: None, on_job_removed=lambda *_: None)
     try:
-        async with asyncio.timeout(_PATIENCE_S), bus:
+        async with asyncio.timeout(_SHUTDOWN_WITHIN_S), bus:
             values = await bus.get(MANAGER_PATH, "Manager", ("SystemState",))
     except (CallError, UnitError, OSError, EOFError, TimeoutError) as error:
         _log.warning("systemd does not say whether the box shuts down: %s", error)

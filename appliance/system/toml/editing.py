@@ -85,6 +85,8 @@ def _table(document: TOMLDocument, name: str) -> AbstractTable:
     return table
 
 
+# --- the file of the targets ---------------------------------------------------------
+
 _TABLE = "target"
 
 

@@ -183,6 +183,8 @@ def _name(token: Token) -> str:
         return token.text
 
 
+# --- documents -----------------------------------------------------------------------
+
 MAX_BYTES: Final = 256 << 10
 _TOO_LARGE: Final = f"larger than {MAX_BYTES >> 10} KiB: this is no file of settings"
 _MAX_DEPTH: Final = 8

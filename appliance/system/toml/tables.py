@@ -159,6 +159,8 @@ def _maker(cls: type) -> Callable[[Table], object]:
     return lambda table: cls(**given(table))
 
 
+# --- faults --------------------------------------------------------------------------
+
 _TYPES: Final[Mapping[str, str]] = {
     "bool_type": "true or false",
     "bool_parsing": "true or false",
