@@ -216,28 +216,28 @@ class Latencies:
     """Latencies of requests in milliseconds; None: no request has one."""
 
     mean_ttft_ms: float | None
-    """This and the next five: from sending a request to its first content."""
+    """Time from sending a request to its first content, in six figures."""
     median_ttft_ms: float | None
     std_ttft_ms: float | None
     p50_ttft_ms: float | None
     p95_ttft_ms: float | None
     p99_ttft_ms: float | None
     mean_tpot_ms: float | None
-    """This and the next five: for each output token after the first, one value a request."""
+    """Time for each output token after the first, one value a request, in six figures."""
     median_tpot_ms: float | None
     std_tpot_ms: float | None
     p50_tpot_ms: float | None
     p95_tpot_ms: float | None
     p99_tpot_ms: float | None
     mean_itl_ms: float | None
-    """This and the next five: between one event with content and the next, all of all requests together."""
+    """Time between one event with content and the next, all of all requests together, in six figures."""
     median_itl_ms: float | None
     std_itl_ms: float | None
     p50_itl_ms: float | None
     p95_itl_ms: float | None
     p99_itl_ms: float | None
     mean_e2el_ms: float | None
-    """This and the next five: from sending a request to its last content."""
+    """Time from sending a request to its last content, in six figures."""
     median_e2el_ms: float | None
     std_e2el_ms: float | None
     p50_e2el_ms: float | None
