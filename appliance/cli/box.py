@@ -7,15 +7,14 @@ from appliance.cli.paths import Places, find_places
 from appliance.model.errors import PermissionDeniedError, UnknownProfileError, UnreachableError
 from appliance.model.wording import no_such_profile
 from appliance.wire.client import ask
+from appliance.wire.control_events import status_in
 from appliance.wire.control_requests import CONTROL, StatusRequest
 from appliance.wire.conversation import RequestRefusedError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
-
     from appliance.model.profile import Applied, Catalogue
-    from appliance.status.document import ProfileRow, StatusDocument
+    from appliance.model.status import ProfileRow, StatusDocument
 
 
 def places_of(arguments: Arguments) -> Places:
@@ -31,7 +30,7 @@ def read_status(places: Places) -> StatusDocument:
         StoreError: the supervisor does not answer and the manifest is damaged.
     """
     try:
-        document: Any = ask(CONTROL, places.control_socket, StatusRequest()).details["status"]
+        details = ask(CONTROL, places.control_socket, StatusRequest()).details
     except (UnreachableError, PermissionDeniedError, RequestRefusedError) as reason:
         if isinstance(reason, RequestRefusedError) and reason.kind != "settings":
             raise
@@ -39,7 +38,7 @@ def read_status(places: Places) -> StatusDocument:
         from appliance.cli.offline_status import status_without  # noqa: PLC0415
 
         return status_without(places, reason)
-    return document  # type: ignore[no-any-return]  # the wire's
+    return status_in(details)
 
 
 def row_of(document: StatusDocument, name: str) -> ProfileRow:
@@ -48,7 +47,7 @@ def row_of(document: StatusDocument, name: str) -> ProfileRow:
     Raises:
         UnknownProfileError: there is no such profile.
     """
-    rows = {row["name"]: row for row in document["profiles"]}
+    rows = {row.name: row for row in document.profiles}
     if name not in rows:
         raise UnknownProfileError(no_such_profile(name, rows))
     return rows[name]

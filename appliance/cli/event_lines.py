@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from typing import Final
 
     from appliance.model.events import AlertEvent, MeasuredEvent
-    from appliance.status.document import AlertSection
+    from appliance.model.status import AlertSection
 
 
 _GLYPHS: Final = {
@@ -75,7 +75,7 @@ def other_alert_lines(
     section: AlertSection | None, names: Collection[str], terminal: Terminal, *, now: float
 ) -> Iterable[str]:
     """Return the lines about alerts on the box, its GPUs and watches, and on profiles not in `names`."""
-    for alert in [] if section is None else section["alerts"]:
+    for alert in [] if section is None else section.alerts:
         kind, _, name = (key := text_in(alert, "subject")).partition(":")
         if kind != "profile" or name not in names:
             yield _status_line(alert, f"{subject_name(key)} {alert_text(alert, now)}", terminal)

@@ -20,7 +20,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
-    from appliance.status.document import AlertSection, SpeedSection
+    from appliance.model.status import AlertSection, SpeedSection
     from appliance.wire.health_socket import HealthEvent, HealthRequest
 
 

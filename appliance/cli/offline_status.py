@@ -18,8 +18,8 @@ from appliance.model.names import HOLD_UNIT, RUN_UNIT, SUPERVISOR_UNIT, profile_
 from appliance.model.observed import ActiveState, Observed, ObservedUnit, stopped_at
 from appliance.model.profile import Catalogue
 from appliance.model.quantities import duration_s
+from appliance.model.status import MemoryRow, StatusDocument, SupervisorRow
 from appliance.status.box_status import build_status, uptime_of
-from appliance.status.document import MemoryRow, StatusDocument, SupervisorRow
 from appliance.system.applied.manifest import EditWatch, recover_manifest
 from appliance.system.commitment import FileCommitment
 from appliance.system.kernel.text_files import meminfo
@@ -198,16 +198,13 @@ def status_without(places: Places, reason: ApplianceError) -> StatusDocument:
     found = recover_manifest(Path(places.applied_dir))
     waits = isinstance(reason, RequestRefusedError) and reason.kind == "settings"
     document = _from_systemd(places, found.content, waits=waits)
-    if found.damage is not None:
-        document["verdict"]["why"].insert(0, found.damage)
-    if document["supervisor"]["state"] == "waiting":
-        document["verdict"]["why"].insert(
-            0, f"the supervisor waits for settings that it can read: {reason}"
-        )
-    elif document["supervisor"]["state"] == "up":
-        hint = f"{reason} ({SUPERVISOR_UNIT} runs; this is what systemd alone tells)"
-        document["verdict"]["why"].insert(0, hint)
-    return document
+    why = [] if found.damage is None else [found.damage]
+    if document.supervisor.state == "waiting":
+        why.insert(0, f"the supervisor waits for settings that it can read: {reason}")
+    elif document.supervisor.state == "up":
+        why.insert(0, f"{reason} ({SUPERVISOR_UNIT} runs; this is what systemd alone tells)")
+    verdict = document.verdict
+    return document.replaced(verdict=verdict.replaced(why=[*why, *verdict.why]))
 
 
 def _from_systemd(places: Places, catalogue: Catalogue, *, waits: bool) -> StatusDocument:
@@ -245,12 +242,8 @@ def _supervisor(blocks: Blocks, now_s: float) -> SupervisorRow:
 def _host_memory() -> MemoryRow:
     """Return host RAM; only the supervisor asks the GPUs."""
     total, available = meminfo()
-    return {
-        "ram_total_bytes": total,
-        "ram_available_bytes": available,
-        "gpus": [],
-        "gpu_state": None,
-        "gpu_error": "not asked: the supervisor reads the GPUs",
-        "sampled_unix_s": None,
-        "sampled_age_s": None,
-    }
+    return MemoryRow(
+        ram_total_bytes=total,
+        ram_available_bytes=available,
+        gpu_error="not asked: the supervisor reads the GPUs",
+    )

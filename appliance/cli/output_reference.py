@@ -44,9 +44,9 @@ from appliance.model.events import AlertEvent, MeasuredEvent
 from appliance.model.json_reader import decode_json
 from appliance.model.measurements import Probe
 from appliance.model.record import Record
+from appliance.model.status import OperationsSection, ProfileRow, StatusDocument
 from appliance.settings.loader import SETTINGS_FILE
 from appliance.speed.speeds import BaselineReport
-from appliance.status.document import OperationsSection, ProfileRow, StatusDocument
 from appliance.wire.control_events import AcceptedEvent, EndedEvent, PhaseEvent, TicketEvent
 from appliance.wire.conversation import ResultEvent
 from appliance.wire.health_socket import ProbedEvent, ProbeProgressEvent

@@ -20,6 +20,11 @@ from appliance.model.profile import (
     Handling,
     Need,
 )
+from appliance.model.status import (
+    AlertSection,
+    NeedRow,
+    ProfileRow,
+)
 from appliance.speed.bench_comparison import Winner
 from appliance.speed.bench_plan import Workload
 from appliance.speed.bench_rows import LevelRates, RequestRow
@@ -29,11 +34,6 @@ from appliance.speed.speeds import (
     SeriesBaseline,
     SeriesSpeed,
     SpeedReport,
-)
-from appliance.status.document import (
-    AlertSection,
-    NeedRow,
-    ProfileRow,
 )
 from appliance.switch.need import EstimateRow
 from appliance.wire.alert_requests import PlannedWindow

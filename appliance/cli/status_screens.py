@@ -27,15 +27,16 @@ from appliance.presentation.box_texts import (
 )
 from appliance.presentation.speed_texts import figures_text, loss_text
 from appliance.status.speed_row import SpeedRow, change_text, speed_row
-from appliance.wire.json_values import Json, number_in, objects_in, text_in
+from appliance.wire.json_values import text_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import Final
 
-    from appliance.status.document import (
+    from appliance.model.status import (
         AlertSection,
+        GpuRow,
         ProfileRow,
         SpeedSection,
         StatusDocument,
@@ -84,33 +85,32 @@ def show_status(document: StatusDocument, terminal: Terminal, *, now: float) -> 
     """Print the whole screen of `appliance status`."""
     terminal.line(header(document))
     terminal.line()
-    rows = by_interest(document["profiles"])
+    rows = by_interest(document.profiles)
     widths = _widths(rows)
     vram = _vram_lines(document)
+    speed, alerts = document.speed or None, document.alerts or None
     for row in rows:
         _show_profile(row, terminal, widths, now=now)
-        _show_speed(row, document.get("speed"), terminal, now=now)
-        if row["state"] not in SHORT and (said := traffic_text(document, row["name"])):
+        _show_speed(row, speed, terminal, now=now)
+        if row.state not in SHORT and (said := traffic_text(document, row.name)):
             terminal.line(f"{_INDENT}{said}")
-        for line in vram.pop(row["name"], ()):
+        for line in vram.pop(row.name, ()):
             terminal.line(f"{_INDENT}{line}")
-        for line in profile_alert_lines(document.get("alerts"), row["name"], terminal, now=now):
+        for line in profile_alert_lines(alerts, row.name, terminal, now=now):
             terminal.line(f"{_INDENT}{line}")
     closing = [
         *vram.pop("", ()),
         *(
             ()
-            if text_in(document["operation"] or {}, "kind") == "run"
+            if document.operation is not None and document.operation.kind == "run"
             else run_lines(document, now)
         ),
         *operation_lines(document),
         *unread_lines(document),
         *gateway_lines(document),
-        *_no_speed(rows, document.get("speed")),
+        *_no_speed(rows, speed),
         *watch_lines(document),
-        *other_alert_lines(
-            document.get("alerts"), {row["name"] for row in rows}, terminal, now=now
-        ),
+        *other_alert_lines(alerts, {row.name for row in rows}, terminal, now=now),
         *_why(document, terminal),
         *_delivery(document),
     ]
@@ -131,7 +131,7 @@ def show_one(
     """Print the part of the screen about one profile; with `speed` None without its speed, with `alerts` None without its alerts."""
     _show_profile(row, terminal, _widths([row]), now=now)
     _show_speed(row, speed, terminal, now=now)
-    for line in profile_alert_lines(alerts, row["name"], terminal, now=now):
+    for line in profile_alert_lines(alerts, row.name, terminal, now=now):
         terminal.line(f"{_INDENT}{line}")
     for line in _no_speed([row], speed):
         terminal.line(line)
@@ -141,12 +141,12 @@ def show_list(rows: Sequence[ProfileRow], terminal: Terminal) -> None:
     """Print one line for each profile: `appliance list`."""
     cells = [
         [
-            f"{_glyph(row, terminal)} {terminal.paint(row['name'], Style.BOLD)}",
-            terminal.paint(row["state"], STATE_STYLES[row["state"]]),
+            f"{_glyph(row, terminal)} {terminal.paint(row.name, Style.BOLD)}",
+            terminal.paint(row.state, STATE_STYLES[row.state]),
             committed_text(row),
             _where(row),
             _mark(row),
-            row["description"],
+            row.description,
         ]
         for row in rows
     ]
@@ -165,7 +165,7 @@ def show_list(rows: Sequence[ProfileRow], terminal: Terminal) -> None:
 def _widths(rows: Iterable[ProfileRow]) -> Sequence[int]:
     """Return the widths of the columns name, committed, engine and mark."""
     listed = list(rows)
-    columns = (lambda r: r["name"], committed_text, _where, _mark)
+    columns = (lambda r: r.name, committed_text, _where, _mark)
     return [max((len(column(r)) for r in listed), default=0) for column in columns]
 
 
@@ -173,88 +173,85 @@ def _columns(row: ProfileRow, terminal: Terminal, widths: Sequence[int]) -> str:
     """Return what serves and what a boot serves; only then whether faults reach anybody."""
     texts = (committed_text(row), _where(row), _mark(row))
     rest = [f"{text:{width}}" for text, width in zip(texts, widths[1:], strict=True) if width]
-    name = terminal.paint(f"{row['name']:{widths[0]}}", Style.BOLD)
-    shown = terminal.paint(f"{row['state']:10}", STATE_STYLES[row["state"]])
+    name = terminal.paint(f"{row.name:{widths[0]}}", Style.BOLD)
+    shown = terminal.paint(f"{row.state:10}", STATE_STYLES[row.state])
     return "  ".join([f"{_glyph(row, terminal)} {name}", shown, *rest])
 
 
 def _glyph(row: ProfileRow, terminal: Terminal) -> str:
-    state = row["state"]
-    retired = row["mark"] == "retired" and state == "stopped"
+    state = row.state
+    retired = row.mark == "retired" and state == "stopped"
     return terminal.paint("⊘" if retired else STATE_GLYPHS[state], STATE_STYLES[state])
 
 
 def _where(row: ProfileRow) -> str:
-    return f"{row['engine']} {port_text(row)}"
+    return f"{row.engine} {port_text(row)}"
 
 
 def _mark(row: ProfileRow) -> str:
-    return mark_text(row["mark"] or "")
+    return mark_text(row.mark or "")
 
 
 def _show_profile(
     row: ProfileRow, terminal: Terminal, widths: Sequence[int], *, now: float
 ) -> None:
-    since = since_text(row["uptime_s"], now) if row["state"] == "serving" else ""
+    since = since_text(row.uptime_s, now) if row.state == "serving" else ""
     terminal.line(f"{_columns(row, terminal, widths)}  {since}".rstrip())
-    if row["state"] not in SHORT and row["status_text"]:
-        terminal.line(f"{_INDENT}{row['status_text']}")
-    if row["note"]:
-        terminal.line(f"{_INDENT}{terminal.paint(row['note'], Style.YELLOW)}")
+    if row.state not in SHORT and row.status_text:
+        terminal.line(f"{_INDENT}{row.status_text}")
+    if row.note:
+        terminal.line(f"{_INDENT}{terminal.paint(row.note, Style.YELLOW)}")
 
 
 def _show_speed(
     row: ProfileRow, speed: SpeedSection | None, terminal: Terminal, *, now: float
 ) -> None:
     """Print the speed of a profile that serves, where the health agent measures it."""
-    report = None if speed is None else speed["profiles"].get(row["name"])
-    if report is not None and row["state"] == "serving":
+    report = None if speed is None else speed.profiles.get(row.name)
+    if report is not None and row.state == "serving":
         for line in speed_lines(speed_row(report), terminal, now=now):
             terminal.line(f"{_INDENT}{line}")
 
 
 def _delivery(document: StatusDocument) -> Iterable[str]:
-    section = document.get("alerts")
-    if section is not None:
-        yield delivery_line(section)
+    if document.alerts:
+        yield delivery_line(document.alerts.delivery)
 
 
 def _no_speed(rows: Iterable[ProfileRow], speed: SpeedSection | None) -> Iterable[str]:
     """Return why speeds of profiles that serve are not known, and what the health agent cannot do."""
-    if speed is not None and any(row["state"] == "serving" for row in rows):
-        if speed["note"] is not None:
-            yield speed["note"]
-        reports = speed["profiles"].items()
+    if speed is not None and any(row.state == "serving" for row in rows):
+        if speed.note is not None:
+            yield speed.note
+        reports = speed.profiles.items()
         told = {f"{name}: {text_in(report, 'trouble')}" for name, report in reports}
-        yield from (sentence for sentence in speed["trouble"] if sentence not in told)
+        yield from (sentence for sentence in speed.trouble if sentence not in told)
 
 
 def _why(document: StatusDocument, terminal: Terminal) -> Iterable[str]:
-    verdict = document["verdict"]
-    told = running_sentences(document["operation"])  # by its own line, as no fault
-    for sentence in verdict["why"]:
+    verdict = document.verdict
+    told = running_sentences(document.operation)  # by its own line, as no fault
+    for sentence in verdict.why:
         if sentence in told:
             continue
-        yield terminal.paint(sentence, _VERDICT_STYLES[verdict["state"]])
+        yield terminal.paint(sentence, _VERDICT_STYLES[verdict.state])
 
 
 def _vram_lines(document: StatusDocument) -> dict[str, list[str]]:
     """Return the holders of each GPU, by the profile under which they are shown; else by ""."""
-    gpus = objects_in(document["memory"] or {}, "gpus")
-    shown = {row["name"] for row in document["profiles"] if row["state"] not in SHORT}
+    gpus = () if document.memory is None else document.memory.gpus
+    shown = {row.name for row in document.profiles if row.state not in SHORT}
     lines: dict[str, list[str]] = {}
     for gpu in gpus:
-        holders = objects_in(gpu, "holders")
-        if not holders:
+        if not gpu.holders:
             continue
-        owners = (text_in(holder, "profile") for holder in holders)
-        owner = next((name for name in owners if name in shown), "")
-        which = f"GPU {number_in(gpu, 'index') or 0:.0f}  " if len(gpus) > 1 else ""
-        lines.setdefault(owner, []).append(f"VRAM    {which}{_vram(gpu, holders)}")
+        owners = (holder.profile for holder in gpu.holders if holder.profile in shown)
+        owner = next(owners, None) or ""
+        which = f"GPU {gpu.index}  " if len(gpus) > 1 else ""
+        lines.setdefault(owner, []).append(f"VRAM    {which}{_vram(gpu)}")
     return lines
 
 
-def _vram(gpu: Json, holders: Sequence[Json]) -> str:
-    used, total = number_in(gpu, "used_bytes"), number_in(gpu, "total_bytes")
-    amount = size_of_total(used, total) if used is not None and total else "?"
-    return f"{amount}  {' · '.join(holder_shares(holders, gpu))}"
+def _vram(gpu: GpuRow) -> str:
+    amount = size_of_total(gpu.used_bytes, gpu.total_bytes) if gpu.total_bytes else "?"
+    return f"{amount}  {' · '.join(holder_shares(gpu))}"

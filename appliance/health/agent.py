@@ -26,11 +26,12 @@ from appliance.health.measuring.real_traffic import RealTraffic
 from appliance.model.errors import StoreError
 from appliance.model.measurements import TrafficSums
 from appliance.model.profile import Applied, Catalogue, WarmUp
+from appliance.model.status import StatusDocument
 from appliance.model.words import Mark
 from appliance.speed.probe_schedule import ProbeConditions
 from appliance.speed.speeds import BaselineReport, SpeedReport
 from appliance.wire.health_socket import ProbeProgressEvent
-from appliance.wire.typed_json import JsonValueError
+from appliance.wire.status_stream import Documents
 
 _log = logging.getLogger(__name__)
 
@@ -196,7 +197,7 @@ class HealthAgent:
         """Return the profiles that serve and are measured."""
         return sorted(n for n, p in self.view.profiles.items() if p.serving and n in self.watched)
 
-    async def run(self, documents: AsyncIterator[Mapping[str, object] | None]) -> None:
+    async def run(self, documents: Documents) -> None:
         """Watch for ever.
 
         Args:
@@ -264,21 +265,17 @@ class HealthAgent:
 
     # --- what the supervisor says ----------------------------------------------------
 
-    async def _take(self, document: Mapping[str, object] | None, tasks: asyncio.TaskGroup) -> None:
+    async def _take(self, document: StatusDocument | None, tasks: asyncio.TaskGroup) -> None:
         self._load()
         if document is None:
             self.view = replace(self.view, connected=False)
         else:
-            try:
-                self.view = view_of(
-                    document,
-                    self._catalogue,
-                    self._clock.unix_s(),
-                    self._clock.monotonic_s(),
-                )
-            except JsonValueError as error:
-                self.view = replace(self.view, connected=False)
-                self._set_fault(f"the supervisor's status cannot be read: {error}")
+            self.view = view_of(
+                document,
+                self._catalogue,
+                self._clock.unix_s(),
+                self._clock.monotonic_s(),
+            )
         await self._watch_applied(tasks)
         self.observe()
         for name, sums in self._traffic.news(self.view.traffic).items():
@@ -317,7 +314,7 @@ class HealthAgent:
     def _conditions(self, profile: ProfileView) -> ProbeConditions:
         return ProbeConditions(
             serving=profile.serving and profile.mark != Mark.RETIRED,
-            operation=self.view.operation,
+            operation=self.view.running is not None,
             held=profile.held or not self.view.connected,
             bench=self._is_leased(),
         )

@@ -13,7 +13,7 @@
 import asyncio
 import logging
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from secrets import token_bytes
@@ -40,8 +40,9 @@ from appliance.health.watching.stop_watch import StopWatch
 from appliance.health.watching.watchdog_loop import FRESH_S, Watchdog
 from appliance.model.errors import StoreError
 from appliance.model.measurements import BoxGpus
+from appliance.model.status import AlertSection, StatusDocument
 from appliance.model.targets import NTFY, TargetStanding
-from appliance.presentation.health_sections import UNRESPONSIVE, alert_section, with_alerts
+from appliance.presentation.health_sections import UNRESPONSIVE, with_alerts
 from appliance.settings.tables import AlertSettings, Settings
 from appliance.system.applied.installed_units import InstalledUnits
 from appliance.system.applied.manifest import ManifestProfiles
@@ -51,7 +52,7 @@ from appliance.system.ports import ProbeLane
 from appliance.system.sqlite.alert_store import AlertStore
 from appliance.system.systemd.unit_reader import SystemUnitReader, is_shutting_down
 from appliance.system.target_names import TargetNamesFile
-from appliance.wire.json_values import objects_in, text_in
+from appliance.wire.status_stream import Documents
 from appliance.wire.typed_json import JsonValueError, from_json
 
 _log = logging.getLogger(__name__)
@@ -64,7 +65,6 @@ _STUCK_S: Final = 600.0
 """Time without a message taken, while one waits, after which the outbox counts as stuck. One target that
 takes none is told in the status, and stops no sign of life that others take."""
 _WATCH_OUTBOX_S: Final = 30.0
-Document = Mapping[str, object] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,7 +135,7 @@ class AlertService:
         self._looked = asyncio.Event()
         self._judged = asyncio.Event()
         """Set where it may have changed which engines answer."""
-        self._status: Document = None
+        self._status: StatusDocument | None = None
         """Last status document of the supervisor."""
         self._units = SystemUnitReader(str(settings.unit_dir), pace.monotonic_s)
         buttons = MessageButtons(alerts.button_url, self.store, token_bytes).buttons
@@ -224,7 +224,7 @@ class AlertService:
         stores = (self.store.trouble, self._names.trouble, self.sender.trouble)
         return [text for text in (*stores, self.heartbeat.facts.trouble) if text]
 
-    async def watched(self, documents: AsyncIterator[Document]) -> AsyncIterator[Document]:
+    async def watched(self, documents: Documents) -> Documents:
         """Yield status documents on to the agent, and look soon after one that tells a change."""
         async for document in documents:
             self._status = document
@@ -272,9 +272,8 @@ class AlertService:
     def unresponsive(self) -> Sequence[str]:
         """Return the profiles whose engines run and do not answer, by the rule of every status that is shown."""
         alerts = [asdict(row) for row in open_alerts(self.watchdog.book, {})]
-        shown = with_alerts(self._status or {}, alert_section({"alerts": {"alerts": alerts}}))
-        rows = objects_in(shown, "profiles")
-        return [text_in(row, "name") for row in rows if text_in(row, "state") == UNRESPONSIVE]
+        shown = with_alerts(self._status or StatusDocument(), AlertSection(alerts=alerts))
+        return [row.name for row in shown.profiles if row.state == UNRESPONSIVE]
 
     async def show_unresponsive(self) -> None:
         """Have the gateway say which engines do not answer, for ever.

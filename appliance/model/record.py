@@ -27,3 +27,7 @@ class Record(msgspec.Struct, frozen=True):
     def replaced(self, **changes: Any) -> Self:
         """Return a copy with other values."""
         return msgspec.structs.replace(self, **changes)
+
+
+class Document(Record, kw_only=True):
+    """Part of a document that is written whole: defaults are for what another release leaves out."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
     from typing import Final
+
+    from appliance.model.status import OperationRow
 
 _SHORT: Final = 64
 """Longest text of a client in a message, in characters; a profile's name has at most 48."""
@@ -71,15 +73,12 @@ def no_such_profile(name: str, known: Iterable[str], *, watches: Iterable[str] =
     return f'no {what} "{name}". Did you mean "{meant}"?'
 
 
-def running_sentences(operation: Mapping[str, object] | None) -> list[str]:
+def running_sentences(operation: OperationRow | None) -> list[str]:
     """Return the sentence about the running operation; empty: none runs."""
     if operation is None:
         return []
-    target = operation.get("target")
-    listed = [str(n) for n in target] if isinstance(target, (list, tuple)) else []
-    names = joined(listed, nothing="")  # a stop or a hold without names is of everything
-    kind = operation.get("kind", "an operation")
+    names = joined(operation.target, nothing="")  # a stop or a hold without names is of everything
+    kind = operation.kind or "an operation"
     what = f"{kind} to {names}" if kind == "switch" else f"{kind} {names}".rstrip()
-    requester = operation.get("requested_by")
-    by = f" by {requester_name(requester)}" if isinstance(requester, str) and requester else ""
-    return [f"{what}{by} is running ({operation.get('phase') or 'starting'}): appliance wait"]
+    by = f" by {requester_name(operation.requested_by)}" if operation.requested_by else ""
+    return [f"{what}{by} is running ({operation.phase or 'starting'}): appliance wait"]

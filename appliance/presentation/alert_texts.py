@@ -12,7 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
-    from appliance.status.document import AlertSection
+    from appliance.model.status import AlertSection
 
 _WITHIN_DAY_S: Final = 86_400.0
 
@@ -73,7 +73,7 @@ def _delivery_of(alert: Json, now: float) -> str:
 
 def alerts_of(section: AlertSection | None, name: str) -> list[Json]:
     """Return the alerts on one profile."""
-    rows = [] if section is None else section["alerts"]
+    rows = [] if section is None else section.alerts
     return [row for row in rows if text_in(row, "subject") == f"profile:{name}"]
 
 
@@ -96,9 +96,8 @@ def window_text(window: Json) -> str:
     return f"{text}  {subjects}" + (f"  ({reason})" if reason else "")
 
 
-def delivery_line(section: Json | AlertSection) -> str:
+def delivery_line(delivery: Json) -> str:
     """Return the line on heartbeat and outbox: ``heartbeat ok 14 s ago · outbox empty``."""
-    delivery = object_in(section, "delivery")
     return f"{_heartbeat(delivery)} · {_outbox(delivery)}"
 
 

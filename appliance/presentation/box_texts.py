@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import time
 
-from appliance.model.amounts import age, duration, size, size_of_total
+from appliance.model.amounts import age, duration, size_of_total
 from appliance.model.record import Record
 from appliance.model.wording import joined, requester_name
-from appliance.wire.json_values import Json, number_in, object_in, objects_in, text_in, texts_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
     from typing import Final
 
-    from appliance.status.document import ProfileRow, StatusDocument
+    from appliance.model.status import (
+        EndedOperationRow,
+        GpuRow,
+        ListeningRow,
+        MemoryRow,
+        OperationHead,
+        OperationRow,
+        ProfileRow,
+        StatusDocument,
+        TrafficRow,
+    )
 
 STATE_GLYPHS: Final = {
     "serving": "●",
@@ -53,36 +62,35 @@ _OLD_S: Final = 30.0
 
 def header(document: StatusDocument) -> str:
     """Return host, hardware and supervisor in one line."""
-    parts = [document["host"], *_memory(document["memory"] or {}), _supervisor(document)]
-    section = document.get("alerts")
-    if section is not None:
-        well = sum(one.get("ended_unix_s") is not None for one in section["alerts"])
-        parts.append(f"alerts {len(section['alerts']) + section['left_off'] - well}")
+    parts = [document.host, *_memory(document.memory), _supervisor(document)]
+    section = document.alerts
+    if section:
+        well = sum(one.get("ended_unix_s") is not None for one in section.alerts)
+        parts.append(f"alerts {len(section.alerts) + section.left_off - well}")
     return " · ".join(parts)
 
 
 def _supervisor(document: StatusDocument) -> str:
-    supervisor = document["supervisor"]
-    if supervisor["state"] == "down":
-        return f"appliance {document['version']}, supervisor down"
-    if supervisor["state"] == "waiting":
-        return f"appliance {document['version']}, supervisor waits for its settings"
-    uptime = supervisor["uptime_s"]
+    supervisor = document.supervisor
+    if supervisor.state == "down":
+        return f"appliance {document.version}, supervisor down"
+    if supervisor.state == "waiting":
+        return f"appliance {document.version}, supervisor waits for its settings"
+    uptime = supervisor.uptime_s
     since = "" if uptime is None else f" {age(uptime)}"
-    return f"supervisor {document['version']} up{since}"
+    return f"supervisor {document.version} up{since}"
 
 
-def _memory(memory: Json) -> Iterable[str]:
-    for gpu in objects_in(memory, "gpus"):
-        total, free = number_in(gpu, "total_bytes"), number_in(gpu, "free_bytes")
-        name = text_in(gpu, "name") or "GPU"
-        if total and free is not None:
-            yield f"{name} {size_of_total(total - free, total)}"
-        elif total:
-            yield f"{name} {size(total)}"
-    total, free = number_in(memory, "ram_total_bytes"), number_in(memory, "ram_available_bytes")
-    if total and free is not None:
-        yield f"RAM {size_of_total(total - free, total)}"
+def _memory(memory: MemoryRow | None) -> Iterable[str]:
+    if memory is None:
+        return
+    for gpu in memory.gpus:
+        if gpu.total_bytes:
+            used_bytes = gpu.total_bytes - gpu.free_bytes
+            yield f"{gpu.name or 'GPU'} {size_of_total(used_bytes, gpu.total_bytes)}"
+    total_bytes = memory.ram_total_bytes
+    if total_bytes:
+        yield f"RAM {size_of_total(total_bytes - memory.ram_available_bytes, total_bytes)}"
 
 
 def by_interest(rows: Iterable[ProfileRow]) -> list[ProfileRow]:
@@ -90,10 +98,10 @@ def by_interest(rows: Iterable[ProfileRow]) -> list[ProfileRow]:
     return sorted(
         rows,
         key=lambda r: (
-            r["state"] in SHORT and r["mark"] == "retired",
-            r["state"] in SHORT,
-            not r["committed"],
-            r["name"],
+            r.state in SHORT and r.mark == "retired",
+            r.state in SHORT,
+            not r.committed,
+            r.name,
         ),
     )
 
@@ -104,11 +112,11 @@ def mark_text(mark: str) -> str:
 
 
 def committed_text(row: ProfileRow) -> str:
-    return "committed" if row["committed"] else ""
+    return "committed" if row.committed else ""
 
 
 def port_text(row: ProfileRow) -> str:
-    endpoint = row["endpoint"]
+    endpoint = row.endpoint
     return endpoint.removeprefix("127.0.0.1") if endpoint.startswith("127.") else endpoint
 
 
@@ -121,91 +129,85 @@ def since_text(uptime_s: float | None, now: float) -> str:
 
 def watch_lines(document: StatusDocument) -> Iterable[str]:
     """Return the line on watches that are not retired."""
-    rows = objects_in(document, "watches")  # absent in the document of an older supervisor
-    marks = [(text_in(row, "name"), text_in(row, "mark")) for row in rows]
-    shown = [f"{name} ({mark_text(mark)})" for name, mark in marks if mark != "retired"]
+    rows = document.watches
+    shown = [f"{row.name} ({mark_text(row.mark)})" for row in rows if row.mark != "retired"]
     if shown:
         yield f"watched {' · '.join(shown)}"
 
 
 def operation_lines(document: StatusDocument) -> Iterable[str]:
-    # The field is absent in the document of an older supervisor.
-    running, last = document["operation"], document.get("last_change") or document["last_operation"]
+    running, last = document.operation, document.last_change or document.last_operation
     if running is not None:
-        elapsed = duration(number_in(running, "elapsed_s") or 0.0)
-        back = "rolling back, " if running.get("rolling_back") else ""
-        said = "; ".join(filter(None, (text_in(running, "text"), progress_text(running))))
+        elapsed = duration(running.elapsed_s)
+        back = "rolling back, " if running.rolling_back else ""
+        said = "; ".join(filter(None, (running.text, progress_text(running))))
         yield (
             f"{operation_text(running)}{_by(running)}: {back}"
-            f"{text_in(running, 'phase') or 'starting'}, {elapsed}"
+            f"{running.phase or 'starting'}, {elapsed}"
             f"{f' ({said})' if said else ''}"
         )
     elif last is not None:
-        age_s = number_in(last, "age_s")
-        when = f" {age(age_s)} ago" if age_s is not None else ""
-        took = number_in(last, "ms")
-        spent = f" in {duration(took / 1000)}" if took is not None else ""
+        when = "" if last.age_s is None else f" {age(last.age_s)} ago"
         yield (
-            f"last: {operation_text(last)}{_by(last)}{when}: {_outcome(last)}{spent}"
-            f"{_meanwhile(last, document)}"
+            f"last: {operation_text(last)}{_by(last)}{when}: {_outcome(last)}"
+            f" in {duration(last.ms / 1000)}{_meanwhile(last, document)}"
         )
 
 
-def _by(operation: Json) -> str:
-    requester = text_in(operation, "requested_by")
+def _by(operation: OperationHead) -> str:
+    requester = operation.requested_by
     return f" by {requester_name(requester)}" if requester else ""
 
 
-def _meanwhile(last: Json, document: StatusDocument) -> str:
+def _meanwhile(last: EndedOperationRow, document: StatusDocument) -> str:
     """Return that all profiles of a failed repair serve now, because systemd has gone on; else empty."""
-    names = set(texts_in(last, "target"))
-    serving = {row["name"] for row in document["profiles"] if row["state"] == "serving"}
-    is_over = text_in(last, "kind") == "repair" and text_in(last, "outcome") != "done"
+    names = set(last.target)
+    serving = {row.name for row in document.profiles if row.state == "serving"}
+    is_over = last.kind == "repair" and last.outcome != "done"
     if not is_over or not names or not names <= serving:
         return ""
     return f"; {'they serve' if names - {min(names)} else 'it serves'} now"
 
 
-def progress_text(operation: Json) -> str:
+def progress_text(operation: OperationRow) -> str:
     """Return how far the phase of a running operation is, such as ``62 % of the usual 48 s``; empty: not known."""
-    share, usual_s = number_in(operation, "progress"), number_in(operation, "usual_s")
+    share, usual_s = operation.progress, operation.usual_s
     if share is None or usual_s is None:
         return ""
-    if (number_in(operation, "phase_s") or 0.0) > usual_s:
+    if operation.phase_s > usual_s:
         return f"longer than the usual {duration(usual_s)}"
     return f"{share * 100:.0f} % of the usual {duration(usual_s)}"
 
 
 def run_lines(document: StatusDocument, now: float) -> Iterable[str]:
-    run = document.get("run")  # The field is absent in the document of an older supervisor.
+    run = document.run
     if run is not None:
-        state = "" if run["state"] == "running" else f" ({run['state']})"
-        since = since_text(run["uptime_s"], now)
-        yield f"run: {run['text']}{state} {since}".rstrip()
+        state = "" if run.state == "running" else f" ({run.state})"
+        since = since_text(run.uptime_s, now)
+        yield f"run: {run.text}{state} {since}".rstrip()
 
 
-def _outcome(last: Json) -> str:
-    outcome = text_in(last, "outcome")
-    return outcome if outcome == "done" else f"{outcome} ({text_in(last, 'message')})"
+def _outcome(last: EndedOperationRow) -> str:
+    return last.outcome if last.outcome == "done" else f"{last.outcome} ({last.message})"
 
 
-def operation_text(operation: Json) -> str:
-    kind = text_in(operation, "kind")
-    names = joined(texts_in(operation, "target"), nothing="")
-    return f"switch to {names}" if kind == "switch" else f"{kind} {names}".rstrip()
+def operation_text(operation: OperationHead) -> str:
+    names = joined(operation.target, nothing="")
+    return (
+        f"switch to {names}" if operation.kind == "switch" else f"{operation.kind} {names}".rstrip()
+    )
 
 
 def unread_lines(document: StatusDocument) -> Iterable[str]:
     """Return a line on GPUs that the supervisor could not read, or not recently."""
-    memory: Json = document["memory"] or {}
-    if document["supervisor"]["state"] != "up":
+    memory = document.memory
+    if document.supervisor.state != "up" or memory is None:
         return
-    error = text_in(memory, "gpu_error")
     # A driver that hangs is part of the verdict.
-    if error and text_in(memory, "gpu_state") != "hung":
-        yield f"GPUs cannot be read: {error}"
-    age_s = number_in(memory, "sampled_age_s")
-    if objects_in(memory, "gpus") and age_s is not None and age_s > _OLD_S:
+    if memory.gpu_error and memory.gpu_state != "hung":
+        yield f"GPUs cannot be read: {memory.gpu_error}"
+    age_s = memory.sampled_age_s
+    if memory.gpus and age_s is not None and age_s > _OLD_S:
         yield f"GPUs as they were {age(age_s)} ago"
 
 
@@ -220,29 +222,27 @@ class HolderAmount(Record):
     """Whether one holder has it; False: the small ones together, or memory of no process."""
 
 
-def holder_amounts(holders: Sequence[Json], gpu: Json) -> Iterable[HolderAmount]:
+def holder_amounts(gpu: GpuRow) -> Iterable[HolderAmount]:
     """Return memory by holder, the largest first: a profile once, foreign processes with their pid."""
     held: dict[str, float | None] = {}
-    for holder in holders:
-        pid, comm = f"{number_in(holder, 'pid') or 0:.0f}", text_in(holder, "comm")
-        process = f"{comm}({pid})" if comm else f"process {pid}, which is gone"
-        label = text_in(holder, "profile") or process
-        more = number_in(holder, "held_bytes")
-        before = held.get(label, 0.0)
+    for holder in gpu.holders or ():
+        pid, comm = holder.pid, holder.comm
+        label = holder.profile or (f"{comm}({pid})" if comm else f"process {pid}, which is gone")
+        more, before = holder.held_bytes, held.get(label, 0.0)
         held[label] = None if more is None or before is None else before + more
     ranked = sorted(held.items(), key=lambda item: -(item[1] or 0))
     yield from (HolderAmount(label, amount) for label, amount in ranked[:_MOST_HOLDERS])
     if rest := ranked[_MOST_HOLDERS:]:
         amount = sum(amount or 0 for _, amount in rest)
         yield HolderAmount(f"{len(rest)} more", amount, is_known=False)
-    unattributed = number_in(gpu, "unattributed_bytes") or 0
+    unattributed = gpu.unattributed_bytes or 0
     if unattributed >= _WORTH_SAYING_BYTES:
         yield HolderAmount("unattributed", unattributed, is_known=False)
 
 
-def holder_shares(holders: Sequence[Json], gpu: Json) -> Iterable[str]:
+def holder_shares(gpu: GpuRow) -> Iterable[str]:
     """Return the holders' amounts in text, in GiB: ``vllm 11.1``."""
-    for holder in holder_amounts(holders, gpu):
+    for holder in holder_amounts(gpu):
         held = holder.held_bytes
         yield holder.label if held is None else f"{holder.label} {held / _GIB:.1f}"
 
@@ -252,22 +252,22 @@ _RESTART: Final = "sudo systemctl restart appliance-gateway.service"
 
 def gateway_lines(document: StatusDocument) -> Iterable[str]:
     """Return the line on where clients are served; of a gateway that is down the verdict speaks."""
-    listening = object_in(_gateway_row(document), "listening")
-    addresses = texts_in(listening, "addresses")
-    if addresses:
-        yield f"gateway {' · '.join([', '.join(addresses), *_listening_parts(listening)])}"
+    listening = None if document.gateway is None else document.gateway.listening
+    if listening is not None and listening.addresses:
+        parts = [", ".join(listening.addresses), *_listening_parts(listening)]
+        yield f"gateway {' · '.join(parts)}"
 
 
-def _listening_parts(listening: Json) -> Iterable[str]:
-    tls = text_in(listening, "tls")
+def _listening_parts(listening: ListeningRow) -> Iterable[str]:
+    tls, absent, keys = listening.tls, listening.absent, listening.keys
     if tls in {"on", "renewed"}:
         yield "TLS beyond this machine"
-    if absent := texts_in(listening, "absent"):
+    if absent:
         yield f"{joined(absent)} {'are' if absent[1:] else 'is'} not there yet"
-    if keys := int(number_in(listening, "keys") or 0):
+    if keys:
         yield "1 key" if keys == 1 else f"{keys} keys"
     # What has a command stands last: it is copied to the end of the line.
-    if listening.get("closed"):
+    if listening.closed:
         yield "closed to other machines until there is a key: appliance key add NAME"
     if tls == "renewed":
         yield f"the renewed certificate waits for a restart: {_RESTART}"
@@ -275,39 +275,24 @@ def _listening_parts(listening: Json) -> Iterable[str]:
         yield f"TLS waits for a restart: {_RESTART}"
 
 
-def _gateway_row(document: Json | StatusDocument) -> Json:
-    """Return the gateway's row; empty in the document of an older supervisor."""
-    return object_in(document, "gateway")
-
-
 def traffic_text(document: StatusDocument, name: str) -> str:
     """Return the line of profile `name`; empty: no traffic."""
-    rows = objects_in(_gateway_row(document), "profiles")
-    row = next((r for r in rows if text_in(r, "name") == name), {})
-    parts = [_request_part(row), *_speed_parts(row), *_engine_parts(object_in(row, "engine"))]
-    said = " · ".join(part for part in parts if part)
-    return f"traffic {said}" if said else ""
+    rows = () if document.gateway is None else document.gateway.profiles
+    row = next((row for row in rows if row.name == name), None)
+    parts = [] if row is None else list(_traffic_parts(row))
+    return f"traffic {' · '.join(parts)}" if parts else ""
 
 
-def _request_part(row: Json) -> str:
-    total, under_way, waiting, errors = (
-        int(number_in(row, key) or 0) for key in ("requests", "in_flight", "queued", "errors")
-    )
-    if not total:
-        return ""
-    now = f"{under_way} in flight" + (f", {waiting} waiting" if waiting else "")
-    return f"{now}, {total} so far" + (f", {errors} failed" if errors else "")
-
-
-def _speed_parts(row: Json) -> Iterable[str]:
-    if speed := number_in(row, "tok_s"):
-        yield f"{speed:.1f} tok/s"
-    if first := number_in(object_in(row, "ttft_ms"), "p50"):
-        yield f"TTFT {first / 1000:.2f} s"
-
-
-def _engine_parts(engine: Json) -> Iterable[str]:
-    if queued := number_in(engine, "queued"):
-        yield f"{queued:.0f} queued in the engine"
-    if cache := number_in(engine, "kv_cache"):
-        yield f"KV cache {cache * 100:.0f} %"
+def _traffic_parts(row: TrafficRow) -> Iterable[str]:
+    if row.requests:
+        waiting = f", {row.queued} waiting" if row.queued else ""
+        errors = f", {row.errors} failed" if row.errors else ""
+        yield f"{row.in_flight} in flight{waiting}, {row.requests} so far{errors}"
+    if row.tok_s:
+        yield f"{row.tok_s:.1f} tok/s"
+    if row.ttft_ms is not None and row.ttft_ms.p50:
+        yield f"TTFT {row.ttft_ms.p50 / 1000:.2f} s"
+    if row.engine is not None and row.engine.queued:
+        yield f"{row.engine.queued} queued in the engine"
+    if row.engine is not None and row.engine.kv_cache:
+        yield f"KV cache {row.engine.kv_cache * 100:.0f} %"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from appliance.model.status import AlertSection, SpeedSection
 from appliance.presentation.alert_texts import alerts_of
 from appliance.wire.json_values import (
     Json,
@@ -15,9 +16,9 @@ from appliance.wire.json_values import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Final
+    from typing import Final
 
-    from appliance.status.document import AlertSection, SpeedSection, StatusDocument
+    from appliance.model.status import ProfileRow, StatusDocument
 
 
 UNRESPONSIVE: Final = "unresponsive"
@@ -27,7 +28,7 @@ _RULES: Final = ("live-down", "no-progress")
 
 
 def with_alerts(
-    status: Json | StatusDocument, section: AlertSection | None, *, is_fresh: bool = True
+    status: StatusDocument, section: AlertSection | None, *, is_fresh: bool = True
 ) -> StatusDocument:
     """Return a status document with the alerts, and the state of a profile whose engine does not answer.
 
@@ -39,43 +40,35 @@ def with_alerts(
         section: Alerts of the health agent; None: it does not answer.
         is_fresh: Whether they are of now; those of an agent that is gone are shown, and judge nothing.
     """
-    document: StatusDocument = {**status, "alerts": section}  # type: ignore[typeddict-item]
-    rows = objects_in(document, "profiles")
     judged_by = section if is_fresh else None
-    facts = {text_in(row, "name"): _unanswered(row, judged_by) for row in rows}
+    facts = {row.name: _unanswered(row, judged_by) for row in status.profiles}
     if not any(facts.values()):
-        return document
-    found: Any = [
-        {**row, "state": UNRESPONSIVE, "note": facts[text_in(row, "name")]}
-        if facts[text_in(row, "name")]
-        else row
-        for row in rows
-    ]
-    document["profiles"] = found
-    verdict = object_in(document, "verdict")
+        return status.replaced(alerts=section)
+    verdict = status.verdict
     why = [
         f"{name} does not answer ({fact}): appliance restart {name}"
         for name, fact in facts.items()
         if fact
     ]
-    is_serving = verdict.get("state") == "serving"
-    judged: Any = {
-        **verdict,
-        **({"state": "degraded", "exit": 1} if is_serving else {}),
-        "why": [*texts_in(verdict, "why"), *why],
-    }
-    document["verdict"] = judged
-    return document
+    worse = {"state": "degraded", "exit": 1} if verdict.state == "serving" else {}
+    return status.replaced(
+        alerts=section,
+        profiles=[
+            row.replaced(state=UNRESPONSIVE, note=facts[row.name]) if facts[row.name] else row
+            for row in status.profiles
+        ],
+        verdict=verdict.replaced(**worse, why=[*verdict.why, *why]),
+    )
 
 
-def _unanswered(row: Json, section: AlertSection | None) -> str:
+def _unanswered(row: ProfileRow, section: AlertSection | None) -> str:
     """Return the fact about an engine that runs and does not answer; empty: it answers, as far as is known."""
-    if text_in(row, "state") != "serving":
+    if row.state != "serving":
         return ""
-    if row.get("stall") is not None:
-        return text_in(row, "note")
-    begun = number_in(row, "since_unix_s") or 0.0
-    for alert in alerts_of(section, text_in(row, "name")):
+    if row.stall is not None:
+        return row.note or ""
+    begun = row.since_unix_s or 0.0
+    for alert in alerts_of(section, row.name):
         is_over = number_in(alert, "ended_unix_s") is not None
         since = number_in(alert, "since_unix_s") or 0.0
         if text_in(alert, "rule") in _RULES and not is_over and since >= begun:
@@ -86,16 +79,15 @@ def _unanswered(row: Json, section: AlertSection | None) -> str:
 def speed_section(answer: Json) -> SpeedSection:
     """Return the section with the speeds of an answer."""
     profiles = object_in(answer, "profiles")
-    return {
-        "note": None,
-        "trouble": texts_in(answer, "trouble"),
-        "profiles": {name: object_in(profiles, name) for name in profiles},
-    }
+    return SpeedSection(
+        trouble=texts_in(answer, "trouble"),
+        profiles={name: object_in(profiles, name) for name in profiles},
+    )
 
 
 def without_speeds(note: str) -> SpeedSection:
     """Return the section of a box whose speeds are not known, for the reason in `note`."""
-    return {"note": note, "trouble": [], "profiles": {}}
+    return SpeedSection(note=note)
 
 
 def alert_section(answer: Json) -> AlertSection | None:
@@ -103,9 +95,9 @@ def alert_section(answer: Json) -> AlertSection | None:
     found = object_in(answer, "alerts")
     if not found:
         return None
-    return {
-        "alerts": objects_in(found, "alerts"),
-        "left_off": whole_in(found, "left_off") or 0,
-        "silences": objects_in(found, "silences"),
-        "delivery": object_in(found, "delivery"),
-    }
+    return AlertSection(
+        alerts=objects_in(found, "alerts"),
+        left_off=whole_in(found, "left_off") or 0,
+        silences=objects_in(found, "silences"),
+        delivery=object_in(found, "delivery"),
+    )

@@ -6,6 +6,7 @@ It is made of what was observed at the moment in its head, so a copy that is kep
 import time
 from collections.abc import Iterable, Sequence
 
+from appliance.model.status import AlertSection, ProfileRow, StatusDocument
 from appliance.model.wording import joined
 from appliance.presentation.alert_texts import (
     alert_severity,
@@ -16,42 +17,40 @@ from appliance.presentation.alert_texts import (
 )
 from appliance.presentation.box_texts import header, mark_text
 from appliance.presentation.clock_times import utc_second
-from appliance.status.document import AlertSection, ProfileRow, StatusDocument
 from appliance.status.speed_row import DECODE, band_text, rate_text, speed_row
-from appliance.wire.json_values import Json, objects_in, text_in
+from appliance.wire.json_values import Json, text_in
 
 
 def markdown_lines(document: StatusDocument, *, now: float) -> Iterable[str]:
     """Return the lines of the document: head, verdict, profiles, watches, alerts."""
     local = time.strftime("%Y-%m-%d %H:%M:%S %Z", time.localtime(now))
-    yield f"# {_plain(document['host'])}: {document['verdict']['state']}"
+    yield f"# {_plain(document.host)}: {document.verdict.state}"
     yield ""
     yield f"As observed at {utc_second(now)} ({local}) by `appliance status --markdown`; make it anew, as a copy"
     yield "grows old. Marks change only by `appliance mark`."
     yield ""
     yield f"- {_plain(header(document))}"
-    yield f"- serves after a boot: {joined([f'`{n}`' for n in document['committed']])}"
-    yield from (f"- {_plain(sentence)}" for sentence in document["verdict"]["why"])
+    yield f"- serves after a boot: {joined([f'`{n}`' for n in document.committed])}"
+    yield from (f"- {_plain(sentence)}" for sentence in document.verdict.why)
     yield from _profiles(document)
     yield from _watches(document)
-    yield from _alerts(document.get("alerts"), now)
+    yield from _alerts(document.alerts or None, now)
 
 
 def _profiles(document: StatusDocument) -> Iterable[str]:
-    section = document.get("speed")
-    reports = {} if section is None else section["profiles"]
+    reports = document.speed.profiles if document.speed else {}
     rows = [
         (
-            f"`{row['name']}`",
-            row["state"],
-            "yes" if row["committed"] else "",
-            row["engine"],
-            f"`{row['endpoint']}`",
-            _mark(row["mark"] or "unknown"),
-            _speed(row, reports.get(row["name"])),
-            row["note"] or "",
+            f"`{row.name}`",
+            row.state,
+            "yes" if row.committed else "",
+            row.engine,
+            f"`{row.endpoint}`",
+            _mark(row.mark or "unknown"),
+            _speed(row, reports.get(row.name)),
+            row.note or "",
         )
-        for row in document["profiles"]
+        for row in document.profiles
     ]
     heads = ("Profile", "State", "Committed", "Engine", "Endpoint", "Mark", "Speed", "Note")
     yield from _table("Profiles", heads, rows, nothing="No profile is applied.")
@@ -66,7 +65,7 @@ def _mark(mark: str) -> str:
 def _speed(row: ProfileRow, report: Json | None) -> str:
     """Return the measured rate of decoding beside its baseline; empty: not measured, or not serving."""
     decode = None if report is None else speed_row(report).of(DECODE)
-    if decode is None or decode.rate is None or row["state"] != "serving":
+    if decode is None or decode.rate is None or row.state != "serving":
         return ""
     baseline = (
         "" if decode.baseline is None else f" (baseline {band_text(decode.baseline, decode.band)})"
@@ -75,10 +74,7 @@ def _speed(row: ProfileRow, report: Json | None) -> str:
 
 
 def _watches(document: StatusDocument) -> Iterable[str]:
-    rows = [
-        (f"`{text_in(row, 'name')}`", _mark(text_in(row, "mark")))
-        for row in objects_in(document, "watches")
-    ]
+    rows = [(f"`{row.name}`", _mark(row.mark)) for row in document.watches]
     if rows:
         yield from _table("Watches", ("Watch", "Mark"), rows)
 
@@ -94,13 +90,13 @@ def _alerts(section: AlertSection | None, now: float) -> Iterable[str]:
             text_in(alert, "likely"),
             f"`{command}`" if (command := text_in(alert, "command")) else "",
         )
-        for alert in section["alerts"]
+        for alert in section.alerts
     ]
     heads = ("Severity", "Alert", "Likely", "Do")
     yield from _table("Alerts", heads, rows, nothing="None.")
     yield ""
-    yield from (f"- {_plain(silence_text(silence, now))}" for silence in section["silences"])
-    yield f"- {_plain(delivery_line(section))}"
+    yield from (f"- {_plain(silence_text(silence, now))}" for silence in section.silences)
+    yield f"- {_plain(delivery_line(section.delivery))}"
 
 
 def _table(

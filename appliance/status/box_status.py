@@ -12,9 +12,7 @@ from appliance.model.names import GATEWAY_UNIT
 from appliance.model.observed import ActiveState, Observed, ObservedUnit
 from appliance.model.operations import HoldUntil
 from appliance.model.profile import Applied, Catalogue
-from appliance.model.words import Mark
-from appliance.status.build_row import build_row
-from appliance.status.document import (
+from appliance.model.status import (
     EndedOperationRow,
     GatewayRow,
     HoldRow,
@@ -31,6 +29,8 @@ from appliance.status.document import (
     VerificationRow,
     WatchRow,
 )
+from appliance.model.words import Mark
+from appliance.status.build_row import build_row
 from appliance.status.profile_verdict import ended_badly
 from appliance.status.stalls import Stall, stall_words
 from appliance.status.unit_state import UnitVerdict, unit_verdict
@@ -88,7 +88,7 @@ class KnownRows:
         if known is not None and known[:3] == (applied, unit, facts):
             return known[3]
         row = _profile_row(applied, unit, now_s, facts)
-        if row["uptime_s"] is None:
+        if row.uptime_s is None:
             self._rows[applied.name] = applied, unit, facts, row
         return row
 
@@ -166,8 +166,8 @@ def build_status(
     evicted = evicted_in_vain(
         committed=wanted, observed=observed, catalogue=catalogue, refusals=refusals
     )
-    listening = None if gateway is None else gateway["listening"]
-    late_keys = () if listening is None else listening["engine_keys"]
+    listening = None if gateway is None else gateway.listening
+    late_keys = () if listening is None else listening.engine_keys
     known = known or KnownRows()
     known.forget_all_but(catalogue)
     rows = [
@@ -190,7 +190,7 @@ def build_status(
                     observed,
                     evicted.get(name),
                     last=last_operation,
-                    watched=supervisor["state"] == "up",
+                    watched=supervisor.state == "up",
                     held=hold_until is not None,
                     chosen=name in stopped,
                 )
@@ -305,7 +305,7 @@ def _why_missed(
     observed: Observed,
     rival: str | None,
     *,
-    last: Mapping[str, object] | None,
+    last: EndedOperationRow | None,
     watched: bool,
     held: bool,
     chosen: bool,

@@ -2,8 +2,8 @@
 
 from appliance.model.engine_build import EngineBuild
 from appliance.model.profile import Applied
+from appliance.model.status import BuildRow
 from appliance.model.wording import printable
-from appliance.status.document import BuildRow
 from appliance.switch.engine_findings import lacking_options
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from appliance.model.record import Record
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
@@ -19,6 +21,8 @@ _UNSTEADY: Final = frozenset({"locked_bytes", "ram_available_bytes", "ram_bytes"
 
 def without_ages(document: object) -> object:
     """Return a document without ages and host memory: two are equal where nothing has happened."""
+    if isinstance(document, Record):
+        return without_ages(document.fields())
     if isinstance(document, dict):
         return {
             key: without_ages(value)

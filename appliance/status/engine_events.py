@@ -19,8 +19,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from appliance.model.measurements import EventKind, MeasurementEvent
+from appliance.model.status import OperationHead, ProfileRow, StatusDocument
 from appliance.model.wording import requester_name
-from appliance.wire.json_values import Json, number_in, object_in, objects_in, text_in, texts_in
 
 _CRASHED: Final = frozenset({"restarting", "failed"})
 _DOWN: Final = frozenset({"stopped", "refused"})
@@ -30,26 +30,27 @@ class EngineHistory:
     """Engines that serve, as far as events were told of them."""
 
     def __init__(self) -> None:
-        self._up: dict[str, float | None] | None = None
+        self._up: dict[str, int | None] | None = None
         """Processes of the engines that serve, by profile; None: no document yet."""
         self._crashed: set[str] = set()
         """Profiles whose engine ended by itself, and that have not served since."""
-        self._last: float | None = None
+        self._last: int | None = None
         """Number of the operation that had ended last at the last document."""
 
-    def take(self, document: Json, *, unix_s: float) -> Sequence[MeasurementEvent]:
+    def take(self, document: StatusDocument, *, unix_s: float) -> Sequence[MeasurementEvent]:
         """Return the events that a status document adds."""
-        ended = object_in(document, "last_operation")
-        asked = object_in(document, "operation")
-        if not asked and number_in(ended, "id") != self._last:
+        ended = document.last_operation
+        number = None if ended is None else ended.id
+        asked: OperationHead | None = document.operation
+        if asked is None and number != self._last:
             asked = ended
-        self._last = number_in(ended, "id")
-        before, up = self._up, dict[str, float | None]()
+        self._last = number
+        before, up = self._up, dict[str, int | None]()
         events: list[MeasurementEvent] = []
-        for row in objects_in(document, "profiles"):
-            name, state = text_in(row, "name"), text_in(row, "state")
+        for row in document.profiles:
+            name, state = row.name, row.state
             if state == "serving":
-                up[name] = number_in(row, "main_pid")
+                up[name] = row.main_pid
             elif state == "stopping" and before is not None and name in before:
                 up[name] = before[name]
             if before is not None and state != "stopping":
@@ -62,17 +63,17 @@ class EngineHistory:
 
     def _news(
         self,
-        row: Json,
-        before: Mapping[str, float | None],
-        up: Mapping[str, float | None],
+        row: ProfileRow,
+        before: Mapping[str, int | None],
+        up: Mapping[str, int | None],
         asked: str,
     ) -> Iterable[tuple[EventKind, str]]:
-        name, state = text_in(row, "name"), text_in(row, "state")
+        name, state = row.name, row.state
         is_new = name in up and (name not in before or before[name] != up[name])
         if name in before and (is_new or name not in up):
             if state in _CRASHED or (state not in _DOWN and not asked):
                 self._crashed.add(name)
-                how = text_in(row, "note") if state in _CRASHED else ""
+                how = row.note if state in _CRASHED else ""
                 yield EventKind.ENGINE_ENDED, f"its engine {how or 'ended by itself'}"
             else:
                 yield EventKind.ENGINE_STOPPED, f"stopped {asked or 'by hand'}"
@@ -82,9 +83,9 @@ class EngineHistory:
             yield EventKind.ENGINE_SERVES, f"serves{again}{f', {asked}' if asked else ''}"
 
 
-def _asked_text(name: str, asked: Json) -> str:
+def _asked_text(name: str, asked: OperationHead | None) -> str:
     """Return which operation asked for a change of a profile; empty: none did."""
-    if name not in {*texts_in(asked, "profiles"), *texts_in(asked, "target")}:
+    if asked is None or name not in {*asked.profiles, *asked.target}:
         return ""
-    what = " ".join((text_in(asked, "kind"), *texts_in(asked, "target")))
-    return f"for {what} by {requester_name(text_in(asked, 'requested_by'))}"
+    what = " ".join((asked.kind, *asked.target))
+    return f"for {what} by {requester_name(asked.requested_by)}"

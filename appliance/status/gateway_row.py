@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Final, Literal
 
 from appliance.model.gateway import EngineLoad
-from appliance.status.document import (
+from appliance.model.status import (
     EngineRow,
     GatewayRow,
     ListeningRow,

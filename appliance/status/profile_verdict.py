@@ -11,7 +11,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
-    from appliance.status.document import ProfileRow, ProfileState
+    from appliance.model.status import ProfileRow, ProfileState
 
 _BAD_STATES: Final[tuple[ProfileState, ...]] = ("failed", "restarting", "refused")
 _OVER: Final[tuple[ProfileState, ...]] = ("stopped", "failed", "refused")
@@ -26,28 +26,28 @@ def ended_badly(state: ProfileState) -> bool:
 def breaks_promise(row: ProfileRow) -> bool:
     """Tell whether an engine reports what its profile neither declares nor allows."""
     # The field is absent in the document of an older supervisor, as is `stall`.
-    verification = row.get("verification")
-    facts = verification["facts"] if verification else ()
-    return any(fact["state"] == "differs" and fact["fails"] for fact in facts)
+    verification = row.verification
+    facts = verification.facts if verification else ()
+    return any(fact.state == "differs" and fact.fails for fact in facts)
 
 
 def profile_exit(row: ProfileRow) -> int:
     """Return the exit status of ``status NAME``."""
-    if row["state"] == "serving":
-        return Exit.FAILED if row.get("stall") or breaks_promise(row) else Exit.OK
-    if ended_badly(row["state"]) or row["state"] == "unresponsive" or row["committed"]:
+    if row.state == "serving":
+        return Exit.FAILED if row.stall or breaks_promise(row) else Exit.OK
+    if ended_badly(row.state) or row.state == "unresponsive" or row.committed:
         return Exit.FAILED
     return Exit.NOTHING_SERVING
 
 
 def removal_refusal(row: ProfileRow) -> str | None:
     """Return why the profile's file may not be removed, with the commands to type; None: it may."""
-    name = row["name"]
+    name = row.name
     faults, commands = [], []
-    if row["state"] not in _OVER:
-        faults.append(f"{name} is {row['state']}")
+    if row.state not in _OVER:
+        faults.append(f"{name} is {row.state}")
         commands.append(f"appliance stop {name}")
-    if row["committed"]:
+    if row.committed:
         faults.append("a boot starts it" if faults else f"a boot starts {name}")
         commands.append(f"appliance uncommit {name}")
     return f"{', and '.join(faults)}: {', then '.join(commands)}" if faults else None

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from appliance.model.observed import ActiveState, ObservedUnit
-from appliance.status.document import ProfileState
+from appliance.model.status import ProfileState
 from appliance.switch.outcome_text import (
     crash_text,
     end_text,

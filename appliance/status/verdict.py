@@ -12,24 +12,25 @@ state         exit  when
 ============  ====  =======================================================================
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from appliance.model.amounts import age
 from appliance.model.memory import GpuState
 from appliance.model.names import RUN_UNIT
 from appliance.model.profile import Catalogue
-from appliance.model.wording import joined, requester_name, running_sentences
-from appliance.status.document import (
+from appliance.model.status import (
     GatewayRow,
     HoldRow,
+    MemoryRow,
+    OperationRow,
     ProfileFileRow,
     ProfileRow,
-    ProfileState,
     RunRow,
     SupervisorRow,
     Verdict,
 )
+from appliance.model.wording import joined, requester_name, running_sentences
 from appliance.status.profile_verdict import breaks_promise, ended_badly
 from appliance.status.verification import difference_note
 from appliance.switch.goals import in_the_way
@@ -40,7 +41,7 @@ NO_GATEWAY: Final = (
     "no gateway, so no client is answered:"
     " sudo systemctl start appliance-gateway.socket appliance-gateway.service"
 )
-_IDLE: Final = frozenset[ProfileState]({"stopped", "failed", "refused"})
+_IDLE: Final = frozenset({"stopped", "failed", "refused"})
 
 
 def verdict_of(
@@ -50,21 +51,21 @@ def verdict_of(
     catalogue: Catalogue,
     hold: HoldRow | None,
     run: RunRow | None,
-    operation: Mapping[str, object] | None,
+    operation: OperationRow | None,
     supervisor: SupervisorRow,
-    memory: Mapping[str, object] | None,
+    memory: MemoryRow | None,
     gateway: GatewayRow | None,
     files: Sequence[ProfileFileRow],
     now: float,
 ) -> Verdict:
     """Return the verdict on a status document with these parts."""
-    serving = [r["name"] for r in rows if r["state"] == "serving"]
-    down = supervisor["state"] != "up"
-    no_gateway = gateway is not None and gateway["state"] == "down"
+    serving = [r.name for r in rows if r.state == "serving"]
+    down = supervisor.state != "up"
+    no_gateway = gateway is not None and gateway.state == "down"
     missing = [name for name in committed if name not in serving]
     excused = hold is not None or run is not None or operation is not None
     why = [
-        *([NOT_RUNNING] if supervisor["state"] == "down" else ()),
+        *([NOT_RUNNING] if supervisor.state == "down" else ()),
         *([NO_GATEWAY] if no_gateway else ()),
         *_hold_why(hold, now),
         *running_sentences(operation),
@@ -80,7 +81,7 @@ def verdict_of(
     if not serving:
         return Verdict(state="nothing", exit=int(Exit.NOTHING_SERVING), why=why)
     is_missed = bool(missing) and not excused
-    is_broken = any(row["stall"] or breaks_promise(row) for row in rows)
+    is_broken = any(row.stall or breaks_promise(row) for row in rows)
     if down or no_gateway or is_missed or is_broken:
         return Verdict(state="degraded", exit=int(Exit.FAILED), why=why)
     return Verdict(state="serving", exit=int(Exit.OK), why=why)
@@ -89,10 +90,10 @@ def verdict_of(
 def _hold_why(hold: HoldRow | None, now: float) -> list[str]:
     if hold is None:
         return []
-    if not hold["kept"]:
+    if not hold.kept:
         return ["held by hand until a switch, a start or a boot: appliance start ends it"]
-    until = hold["until_unix_s"]
-    by = f" by {requester_name(hold['requested_by'])}" if hold["requested_by"] else ""
+    until = hold.until_unix_s
+    by = f" by {requester_name(hold.requested_by)}" if hold.requested_by else ""
     if until is None:
         return [f"on hold{by} without an end, also across reboots: appliance start ends it"]
     return [f"on hold{by} for another {age(until - now)}: appliance start ends it now"]
@@ -102,14 +103,14 @@ def _run_why(run: RunRow | None) -> list[str]:
     """Return a sentence on a command whose operation is not known."""
     if run is None:
         return []
-    return [f"{run['text']} runs in place of models: sudo systemctl stop {RUN_UNIT} ends it"]
+    return [f"{run.text} runs in place of models: sudo systemctl stop {RUN_UNIT} ends it"]
 
 
 def _missing_why(
     rows: Sequence[ProfileRow], missing: Sequence[str], catalogue: Catalogue
 ) -> list[str]:
-    known = {r["name"]: r for r in rows}
-    busy = frozenset(r["name"] for r in rows if r["state"] not in _IDLE)
+    known = {r.name: r for r in rows}
+    busy = frozenset(r.name for r in rows if r.state not in _IDLE)
     return [
         _why_missing(known[name], [known[r] for r in sorted(busy & in_the_way(name, catalogue))])
         if name in known
@@ -121,18 +122,18 @@ def _missing_why(
 
 def _why_missing(row: ProfileRow, rivals: Sequence[ProfileRow]) -> str:
     """Return why a committed profile does not serve; `rivals` run, or start, in its place."""
-    name, note = row["name"], row["note"]
-    if rivals and all(rival["state"] != "serving" for rival in rivals):
-        reason = f"{rivals[0]['name']} is {rivals[0]['state']} in its place"
+    name, note = row.name, row.note
+    if rivals and all(rival.state != "serving" for rival in rivals):
+        reason = f"{rivals[0].name} is {rivals[0].state} in its place"
         note = f"{reason}; {note}" if note else reason
-    if ended_badly(row["state"]):
-        return f"{name} is committed but {row['state']} ({note}): appliance logs {name}"
-    if row["state"] == "stopped":
+    if ended_badly(row.state):
+        return f"{name} is committed but {row.state} ({note}): appliance logs {name}"
+    if row.state == "stopped":
         reason = f" ({note})" if note else ""
         # A start evicts no profile.
         verb = "switch" if rivals else "start"
         return f"{name} is committed but stopped{reason}: appliance {verb} {name}"
-    return f"{name} is committed but still {row['state']}: appliance wait {name}"
+    return f"{name} is committed but still {row.state}: appliance wait {name}"
 
 
 def _empty_why(
@@ -147,17 +148,15 @@ def _empty_why(
 
 def _stalled_why(rows: Sequence[ProfileRow]) -> list[str]:
     return [
-        f"{row['name']} makes {row['note']}: appliance restart {row['name']}"
-        for row in rows
-        if row["stall"]
+        f"{row.name} makes {row.note}: appliance restart {row.name}" for row in rows if row.stall
     ]
 
 
 def _differing_why(rows: Sequence[ProfileRow]) -> list[str]:
     return [
-        f"{row['name']} {note}: appliance verify {row['name']}"
+        f"{row.name} {note}: appliance verify {row.name}"
         for row in rows
-        if (note := difference_note(row["verification"]))
+        if (note := difference_note(row.verification))
     ]
 
 
@@ -172,20 +171,20 @@ def _uncommitted_why(serving: Sequence[str], committed: Sequence[str]) -> list[s
 
 def _file_why(row: ProfileFileRow) -> str:
     """Return a sentence on a profile's file; empty: the profile's own note has it."""
-    file = row["file"].rpartition("/")[2]
-    match row["state"]:
+    file = row.file.rpartition("/")[2]
+    match row.state:
         case "unapplied":
             return f"{file} is not applied: sudo appliance apply"
         case "removed":
-            return f"{file} is gone, and {row['name']} still applied: sudo appliance apply"
+            return f"{file} is gone, and {row.name} still applied: sudo appliance apply"
         case "faulty":
-            return row["text"].partition("\n")[0]
+            return row.text.partition("\n")[0]
         case _:
             return ""
 
 
-def _memory_why(memory: Mapping[str, object] | None) -> list[str]:
+def _memory_why(memory: MemoryRow | None) -> list[str]:
     """Return a sentence on a driver that hangs: running models continue, and nothing can start."""
-    if memory is None or memory.get("gpu_state") != GpuState.HUNG:
+    if memory is None or memory.gpu_state != GpuState.HUNG:
         return []
-    return [f"{memory.get('gpu_error')}: running models continue, no start is admitted"]
+    return [f"{memory.gpu_error}: running models continue, no start is admitted"]

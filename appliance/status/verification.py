@@ -1,11 +1,11 @@
 """Rows on a verification, for the status document and the verb that verifies, and the sentences on them."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, Literal
+from typing import Final
 
 from appliance.model.running_facts import DeclaredFact, ReportedFact, Topic
+from appliance.model.status import VerificationRow, VerifiedFactRow
 from appliance.model.wording import joined
-from appliance.status.document import VerificationRow, VerifiedFactRow
 from appliance.switch.verification import Verification
 
 
@@ -18,7 +18,7 @@ def verification_row(verification: Verification, *, at_unix_s: float) -> Verific
 
 def differences(row: VerificationRow | None) -> list[VerifiedFactRow]:
     """Return the facts of a row that differ; none where nothing was compared."""
-    return [fact for fact in row["facts"] if fact["state"] == "differs"] if row else []
+    return [fact for fact in row.facts if fact.state == "differs"] if row else []
 
 
 def _rows(verification: Verification) -> Iterator[VerifiedFactRow]:
@@ -32,7 +32,7 @@ def _rows(verification: Verification) -> Iterator[VerifiedFactRow]:
 
 def _row(
     declared: DeclaredFact,
-    state: Literal["agrees", "differs", "unknown"],
+    state: str,
     reported: ReportedFact | None,
 ) -> VerifiedFactRow:
     return VerifiedFactRow(
@@ -69,18 +69,18 @@ _TITLES: Final[Mapping[str, str]] = {
 
 def title(fact: VerifiedFactRow) -> str:
     """Return what a fact is about: ``patch P4``."""
-    return f"{_TITLES.get(fact['topic'], fact['topic'])} {fact['subject']}".strip()
+    return f"{_TITLES.get(fact.topic, fact.topic)} {fact.subject}".strip()
 
 
 def phase_text(name: str, row: VerificationRow) -> str:
     """Return the text of the phase that verifies profile `name`."""
-    facts = row["facts"]
-    agreeing = sum(fact["state"] == "agrees" for fact in facts)
-    unknown = [title(fact) for fact in facts if fact["state"] == "unknown"]
+    facts = row.facts
+    agreeing = sum(fact.state == "agrees" for fact in facts)
+    unknown = [title(fact) for fact in facts if fact.state == "unknown"]
     differing = differences(row)
     if not agreeing and not differing:
         told = "the engine reports nothing about itself" if facts else "nothing to compare"
-        return f"{name}: {'; '.join([told, *row['faults']])}"
+        return f"{name}: {'; '.join([told, *row.faults])}"
     parts = [
         f"{agreeing} facts agree" if agreeing != 1 else "1 fact agrees",
         *map(_difference, differing),
@@ -91,7 +91,7 @@ def phase_text(name: str, row: VerificationRow) -> str:
 
 def failure_text(name: str, row: VerificationRow) -> str:
     """Return why a profile that answers must not be committed; empty: nothing is known against it."""
-    failing = [fact for fact in differences(row) if fact["fails"]]
+    failing = [fact for fact in differences(row) if fact.fails]
     return f"{name} {_otherwise(failing)}" if failing else ""
 
 
@@ -108,6 +108,6 @@ def _otherwise(facts: Sequence[VerifiedFactRow]) -> str:
 def _difference(fact: VerifiedFactRow) -> str:
     """Return both values with their sources."""
     return (
-        f"{title(fact)} {fact['declared']} declared ({fact['key']}),"
-        f" {fact['reported']} reported ({fact['source']})"
+        f"{title(fact)} {fact.declared} declared ({fact.key}),"
+        f" {fact.reported} reported ({fact.source})"
     )

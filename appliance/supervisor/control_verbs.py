@@ -10,6 +10,7 @@ from typing import Any, assert_never
 from appliance.model.claims import claim_on
 from appliance.model.errors import NotFoundError
 from appliance.model.operations import FOREVER, Cause, Goal, Kind, Outcome
+from appliance.model.status import OperationsSection, StatusDocument
 from appliance.model.wording import joined, requester_name, short
 from appliance.supervisor.access_policy import Requester, read_from_operator, requester_of
 from appliance.supervisor.client_requests import ClientRequests
@@ -85,13 +86,13 @@ class ControlVerbs:
         self,
         supervisor: Supervisor,
         *,
-        status: Report,
+        status: Callable[[], Awaitable[StatusDocument]],
         keys: Keys,
         tokens: TokenDesk,
         requests: ClientRequests,
         now_unix_s: Callable[[], float],
         gpus: Report | None = None,
-        operations: Callable[[int], Awaitable[Mapping[str, Any]]] | None = None,
+        operations: Callable[[int], Awaitable[OperationsSection]] | None = None,
     ) -> None:
         self.feed = StatusFeed(
             status, supervisor.signature, every_s=PERSON_EVERY_S, times=PERSON_TIMES
@@ -169,8 +170,9 @@ class ControlVerbs:
             case CutRequest(client_request):
                 return await self._requests.cancel(client_request, by)
             case OperationsRequest(most):
-                told = {} if self._operations is None else await self._operations(most)
-                return ResultEvent(details=told)
+                if self._operations is None:
+                    return ResultEvent()
+                return ResultEvent(details=(await self._operations(most)).fields())
             case MarkRequest(name, mark):
                 await self._supervisor.mark(name, mark, by=str(by))
                 return _done(f"{name} is marked {mark}")

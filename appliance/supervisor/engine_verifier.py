@@ -14,7 +14,7 @@ from appliance.model.errors import UnitError
 from appliance.model.journal_events import JournalEvent, event_fields
 from appliance.model.observed import ObservedUnit
 from appliance.model.profile import Applied
-from appliance.status.document import VerificationRow
+from appliance.model.status import VerificationRow
 from appliance.status.verification import difference_note, verification_row
 from appliance.supervisor.memory_sampler import LastLook
 from appliance.switch.verification import (

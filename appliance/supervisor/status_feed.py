@@ -14,10 +14,11 @@ A change is noticed at the supervisor's looks. While nobody watches, a look cost
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from time import thread_time
-from typing import Any, Final
+from typing import Final
 
+from appliance.model.status import StatusDocument
 from appliance.wire.status_socket import (
     WATCH_AT_LEAST_EVERY_S,
     WATCH_AT_MOST_EVERY_S,
@@ -44,7 +45,7 @@ class StatusFeed:
 
     def __init__(
         self,
-        document: Callable[[], Awaitable[Mapping[str, Any]]],
+        document: Callable[[], Awaitable[StatusDocument]],
         state: Callable[[], object],
         *,
         every_s: float = WATCH_EVERY_S,
@@ -59,7 +60,7 @@ class StatusFeed:
         self._watchers = 0
         self._changed = asyncio.Event()
         self._building = asyncio.Lock()
-        self._last: Mapping[str, Any] = {}
+        self._last = StatusDocument()
         self._last_state: object = None
         self._last_s = float("-inf")
         self._last_cost_s = 0.0
@@ -73,7 +74,7 @@ class StatusFeed:
             self._seen = state
             self._changed.set()
 
-    async def documents(self) -> AsyncGenerator[Mapping[str, Any], None]:
+    async def documents(self) -> AsyncGenerator[StatusDocument, None]:
         """Yield documents until closed. Raises `ApplianceError` when none can be built."""
         self._watchers += 1
         try:
@@ -84,7 +85,7 @@ class StatusFeed:
         finally:
             self._watchers -= 1
 
-    async def _latest(self) -> Mapping[str, Any]:
+    async def _latest(self) -> StatusDocument:
         """Return a document of now; watchers that ask at about the same time share one."""
         loop = asyncio.get_running_loop()
         asked_s = loop.time()

@@ -3,22 +3,24 @@
 import asyncio
 import socket
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 import appliance
 from appliance.model.memory import DeviceMemory
 from appliance.model.operations import Finished, Operation
 from appliance.model.profile import Catalogue
-from appliance.status.box_status import KnownRows, build_status
-from appliance.status.document import (
+from appliance.model.status import (
     EndedOperationRow,
     GatewayRow,
     NeedRow,
     OperationRow,
     OperationsSection,
     RecordedOperation,
+    StatusDocument,
+    SupervisorRow,
     VerificationRow,
 )
+from appliance.status.box_status import KnownRows, build_status
 from appliance.status.gateway_row import gateway_row
 from appliance.status.memory_rows import memory_row, need_rows, profile_memory
 from appliance.status.phase_progress import phase_share, usual_phases_s
@@ -103,7 +105,7 @@ class BoxStatus:
         self._rows = KnownRows()
         self._began_s = clock.monotonic_s()
 
-    async def document(self, reader: StatusReader = StatusReader.PERSON) -> Mapping[str, Any]:
+    async def document(self, reader: StatusReader = StatusReader.PERSON) -> StatusDocument:
         """Return the box as it is now.
 
         Args:
@@ -146,7 +148,7 @@ class BoxStatus:
             ),
             held_by=await self._history.held_by(state.hold_until),
             memory=memory_row(ram, ledger, now_s=now_s),
-            supervisor={"state": "up", "uptime_s": now_s - self._began_s},
+            supervisor=SupervisorRow(state="up", uptime_s=now_s - self._began_s),
             host=socket.gethostname(),
             version=appliance.__version__,
             now=now,
@@ -161,22 +163,22 @@ class BoxStatus:
             watches={name: marks.get(name, first) for name, first in state.watches.items()},
             known=self._rows,
         )
-        damages = (state.damage, self._gateway_damage())
-        document["verdict"]["why"][:0] = [damage for damage in damages if damage is not None]
-        return document
+        damages = [state.damage, self._gateway_damage()]
+        why = [*filter(None, damages), *document.verdict.why]
+        return document.replaced(verdict=document.verdict.replaced(why=why))
 
     async def operations(self, most: int) -> OperationsSection:
         """Return the operation that runs, and the newest that are over."""
         running = self._running_record()
         over = [self._record(finished) for finished in await self._store.newest(most)]
-        if running is not None and any(one["id"] == running["id"] for one in over):
+        if running is not None and any(one.id == running.id for one in over):
             running = None  # it has ended while the store was read
-        return {"running": running, "operations": over}
+        return OperationsSection(running=running, operations=over)
 
     async def operation(self, number: int) -> RecordedOperation | None:
         """Return one operation, also the one that runs; None: it is not on record."""
         running = self._running_record()
-        if running is not None and running["id"] == number:
+        if running is not None and running.id == number:
             return running
         finished = await self._store.finished(number)
         return None if finished is None else self._record(finished)
@@ -195,63 +197,53 @@ class BoxStatus:
             return None
         catalogue, _ = self._supervisor.last_look()
         row = _running(running.transaction, catalogue, {}, self._clock.monotonic_s())
-        return {
-            "id": row["id"],
-            "kind": row["kind"],
-            "requested_by": row["requested_by"],
-            "target": row["target"],
-            "profiles": row["profiles"],
-            "state": "running",
-            "began_unix_s": running.transaction.operation.began_unix_s,
-            "ms": round(row["elapsed_s"] * 1000, 1),
-            "phase": row["phase"],
-            "phase_s": row["phase_s"],
-            "deadline_s": row["deadline_s"],
-            "rolling_back": row["rolling_back"],
-            "text": row["text"],
-            "outcome": None,
-            "failed": False,
-            "cause": None,
-            "message": "",
-            "finished_unix_s": None,
-            "age_s": None,
-            "phases_ms": running.transaction.phases_ms,
-        }
+        return RecordedOperation(
+            id=row.id,
+            kind=row.kind,
+            requested_by=row.requested_by,
+            target=row.target,
+            profiles=row.profiles,
+            state="running",
+            began_unix_s=running.transaction.operation.began_unix_s,
+            ms=round(row.elapsed_s * 1000, 1),
+            phase=row.phase,
+            phase_s=row.phase_s,
+            deadline_s=row.deadline_s,
+            rolling_back=row.rolling_back,
+            text=row.text,
+            phases_ms=running.transaction.phases_ms,
+        )
 
     def _record(self, finished: Finished) -> RecordedOperation:
         row = self._ended(finished)
-        return {
-            **row,
-            "state": "over",
-            "began_unix_s": finished.operation.began_unix_s,
-            "phase": None,
-            "phase_s": None,
-            "deadline_s": None,
-            "rolling_back": finished.operation.rolling_back,
-            "text": "",
-            "cause": finished.cause,
-            "phases_ms": dict(finished.phases_ms),
-        }
+        return RecordedOperation(
+            **row.fields(),
+            state="over",
+            began_unix_s=finished.operation.began_unix_s,
+            rolling_back=finished.operation.rolling_back,
+            cause=finished.cause,
+            phases_ms=dict(finished.phases_ms),
+        )
 
     def _ended(self, finished: Finished) -> EndedOperationRow:
         operation, clock = finished.operation, self._clock
-        return {
-            "id": operation.id,
-            "kind": operation.kind,
-            "target": list(operation.target),
-            "profiles": list(involved(operation)),
-            "outcome": finished.outcome,
-            "failed": finished.failed,
-            "message": finished.message,
-            "requested_by": operation.requested_by,
-            "finished_unix_s": finished.finished_unix_s,
-            "age_s": finished.age_s(
+        return EndedOperationRow(
+            id=operation.id,
+            kind=operation.kind,
+            target=list(operation.target),
+            profiles=list(involved(operation)),
+            outcome=finished.outcome,
+            failed=finished.failed,
+            message=finished.message,
+            requested_by=operation.requested_by,
+            finished_unix_s=finished.finished_unix_s,
+            age_s=finished.age_s(
                 now_s=clock.monotonic_s(),
                 now_unix_s=clock.unix_s(),
                 boot_id=self._units.boot_id,
             ),
-            "ms": round(finished.total_ms, 1),
-        }
+            ms=round(finished.total_ms, 1),
+        )
 
 
 def _gateway_row(figures: Figures) -> GatewayRow:
@@ -266,18 +258,18 @@ def _running(
     operation = transaction.operation
     # A roll-back brings up another profile than the target.
     usual_s = None if operation.rolling_back else usual.get(operation.phase)
-    return {
-        "id": operation.id,
-        "kind": operation.kind,
-        "target": list(operation.target),
-        "profiles": list(involved(operation)),
-        "phase": operation.phase,
-        "phase_s": round(transaction.phase_s, 1),
-        "deadline_s": phase_deadline_s(operation, catalogue),
-        "usual_s": None if usual_s is None else round(usual_s, 1),
-        "progress": phase_share(transaction.phase_s, usual_s),
-        "rolling_back": operation.rolling_back,
-        "elapsed_s": round(now_s - operation.began_s, 1),
-        "text": transaction.text,
-        "requested_by": operation.requested_by,
-    }
+    return OperationRow(
+        id=operation.id,
+        kind=operation.kind,
+        target=list(operation.target),
+        profiles=list(involved(operation)),
+        phase=operation.phase,
+        phase_s=round(transaction.phase_s, 1),
+        deadline_s=phase_deadline_s(operation, catalogue),
+        usual_s=None if usual_s is None else round(usual_s, 1),
+        progress=phase_share(transaction.phase_s, usual_s),
+        rolling_back=operation.rolling_back,
+        elapsed_s=round(now_s - operation.began_s, 1),
+        text=transaction.text,
+        requested_by=operation.requested_by,
+    )

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any, Protocol, assert_never
 
 from appliance.model.json_reader import parse_object
-from appliance.status.document import OperationsSection, RecordedOperation
+from appliance.model.status import OperationsSection, RecordedOperation, StatusDocument
 from appliance.supervisor.access_policy import read_from_watcher
 from appliance.supervisor.client_requests import ClientRequests
 from appliance.supervisor.engine_pages import EnginePageReader
@@ -54,7 +54,7 @@ Question = (
 """Request whose answer is one result."""
 Report = Callable[[], Awaitable[Mapping[str, Any]]]
 """Function that returns a JSON object."""
-StatusReport = Callable[[StatusReader], Awaitable[Mapping[str, Any]]]
+StatusReport = Callable[[StatusReader], Awaitable[StatusDocument]]
 """Builder of the status document for a reader."""
 
 
@@ -152,7 +152,7 @@ class StatusVerbs:
             case GpuEvidenceRequest():
                 return await self._gpus()
             case OperationsRequest(most):
-                return {**await self._operations.operations(most)}
+                return (await self._operations.operations(most)).fields()
             case RecordedOperationRequest(number):
                 return {"operation": await self._operations.operation(number)}
             case LogTailRequest(name, most):

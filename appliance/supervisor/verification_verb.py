@@ -1,6 +1,6 @@
 """Verb that compares engines with their profiles, whatever was compared before."""
 
-from appliance.status.document import VerificationRow
+from appliance.model.status import VerificationRow
 from appliance.status.verification import differences, failure_text
 from appliance.supervisor.ownership import Supervisor
 from appliance.wire.control import Exit
@@ -36,6 +36,6 @@ async def verification_result(supervisor: Supervisor, name: str | None) -> Resul
 def _agreement(rows: list[VerificationRow]) -> str:
     if any(map(differences, rows)):
         return "nothing differs but what may"
-    if not any(fact["state"] == "agrees" for row in rows for fact in row["facts"]):
+    if not any(fact.state == "agrees" for row in rows for fact in row.facts):
         return "no engine reports what could be compared"
     return "what engines report is what their profiles declare"

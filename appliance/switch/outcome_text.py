@@ -5,6 +5,7 @@ from typing import Final
 
 from appliance.model.observed import ActiveState, ObservedUnit
 from appliance.model.operations import Kind, Outcome
+from appliance.model.status import EndedOperationRow
 
 _ENDED: Final[Mapping[str, str]] = {
     "core-dump": "was killed by {signal}",
@@ -84,7 +85,7 @@ def rival_end_text(rival: ObservedUnit) -> str:
 def stop_text(
     name: str,
     unit: ObservedUnit,
-    last: Mapping[str, object] | None,
+    last: EndedOperationRow | None,
     *,
     watched: bool,
     held: bool = False,
@@ -102,9 +103,9 @@ def stop_text(
         held: A hold that is over has stopped it: only a repair that failed since explains it.
     """
     if last is not None and _explains(name, last):
-        if last.get("outcome") not in _NO_FAILURE:
-            return f"{last.get('kind')} {last.get('outcome')}: {last.get('message')}"
-        if last.get("kind") in _STOPPING and not held:
+        if last.outcome not in _NO_FAILURE:
+            return f"{last.kind} {last.outcome}: {last.message}"
+        if last.kind in _STOPPING and not held:
             return BY_HAND
     if held:
         return None
@@ -115,9 +116,8 @@ def stop_text(
     return "not started since the supervisor began" if watched else None
 
 
-def _explains(name: str, last: Mapping[str, object]) -> bool:
+def _explains(name: str, last: EndedOperationRow) -> bool:
     """Tell whether the last operation can have left a profile stopped: a refused stop cannot."""
-    target = last.get("target")
-    if not isinstance(target, (list, tuple)) or (target and name not in target):
+    if last.target and name not in last.target:
         return False
-    return last.get("kind") not in _STOPPING or last.get("outcome") != Outcome.REFUSED
+    return last.kind not in _STOPPING or last.outcome != Outcome.REFUSED

@@ -8,8 +8,8 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
+from appliance.model.status import StatusDocument
 from appliance.presentation.health_sections import alert_section, with_alerts
-from appliance.status.document import StatusDocument
 from appliance.wire.alert_requests import ActRequest
 from appliance.wire.health_socket import HealthEvent, HealthRequest
 from appliance.wire.status_socket import StatusSocketEvent, StatusSocketRequest
@@ -26,7 +26,7 @@ class BoxDocuments:
 
     unix_s: float
     """Time of this value."""
-    status: Document | None = None
+    status: StatusDocument | None = None
     """Status document of the supervisor (docs/reference/status-document.md), the last one there was."""
     status_age_s: float | None = None
     """Time since the supervisor sent it; a daemon that has gone leaves an old document behind."""
@@ -39,7 +39,7 @@ class BoxDocuments:
     gpus_age_s: float | None = None
     """Time since the supervisor sent it."""
 
-    def judged(self, status: Document) -> StatusDocument:
+    def judged(self, status: StatusDocument) -> StatusDocument:
         """Return a status document with the alerts, and with the states that the health agent has found."""
         section = None if self.speeds is None else alert_section(self.speeds)
         is_fresh = (self.speeds_age_s or 0.0) < STALE_S

@@ -29,9 +29,11 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
+import msgspec
+
 from appliance.model.errors import ApplianceError
 from appliance.model.events import AlertEvent, MeasuredEvent
-from appliance.web.box_documents import BoxSource, Document
+from appliance.web.box_documents import BoxSource
 from appliance.wire.control_events import MOST_OPERATIONS, OperationsRequest, StatusEvent
 from appliance.wire.conversation import ErrorEvent, RequestRefusedError
 from appliance.wire.health_socket import HealthEvent, MeasurementEventsRequest
@@ -328,8 +330,8 @@ class BoxStream:
             self._last = event.after(self._last)
 
 
-def _event(name: str, data: Document, **numbers: int) -> StreamEvent:
-    return StreamEvent(name=name, data=encode_json(data), **numbers)
+def _event(name: str, data: object, **numbers: int) -> StreamEvent:
+    return StreamEvent(name=name, data=encode_json(msgspec.to_builtins(data)), **numbers)
 
 
 def _operation_event(event: OperationEvent) -> StreamEvent:

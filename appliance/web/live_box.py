@@ -19,9 +19,11 @@ from pathlib import Path
 from typing import Final, Generic, TypeVar
 
 from appliance.model.errors import ApplianceError, UnreachableError
+from appliance.model.status import StatusDocument
 from appliance.web.box_documents import BoxDocuments, Document, EnginePages
 from appliance.wire.alert_requests import ActRequest
 from appliance.wire.async_client import details_of, open_conversation
+from appliance.wire.control_events import status_in
 from appliance.wire.conversation import ErrorEvent, RequestRefusedError, ResultEvent
 from appliance.wire.health_socket import HealthEvent, HealthRequest, SpeedsRequest
 from appliance.wire.json_values import Json, object_in, text_in
@@ -233,6 +235,5 @@ async def _engine_pages(path: Path) -> EnginePages:
     )
 
 
-async def _status(path: Path, request: DocumentRequest) -> Json:
-    details = await details_of(STATUS, path, request, within_s=WITHIN_S)
-    return object_in(details, "status")
+async def _status(path: Path, request: DocumentRequest) -> StatusDocument:
+    return status_in(await details_of(STATUS, path, request, within_s=WITHIN_S))

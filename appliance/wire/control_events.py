@@ -9,9 +9,12 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
+from appliance.model.errors import UnreachableError
 from appliance.model.record import Record
+from appliance.model.status import StatusDocument
 from appliance.wire.conversation import CommonEvent, ErrorEvent, ResultEvent
 from appliance.wire.json_values import Json
+from appliance.wire.typed_json import JsonValueError, from_strict_json
 
 _NO_PHASES: Final[Mapping[str, float]] = {}
 
@@ -91,7 +94,17 @@ class EndedEvent(Record):
 class StatusEvent(Record):
     """Event `status`: the status document of this moment."""
 
-    status: Json
+    status: StatusDocument
+
+
+def status_in(details: Json) -> StatusDocument:
+    """Return the status document in the details of a result. Raises `UnreachableError` for one that is none."""
+    try:
+        return from_strict_json(StatusDocument, details.get("status"))
+    except JsonValueError as error:
+        raise UnreachableError(
+            f"the supervisor's status document cannot be read: {error}"
+        ) from None
 
 
 OperationChange = AcceptedEvent | PhaseEvent | EndedEvent
@@ -107,7 +120,7 @@ MOST_OPERATIONS: Final = 500
 class OperationsRequest(Record):
     """Request for the operation that runs, and the newest that are over.
 
-    Answer: `result` with the fields of `appliance.status.document.OperationsSection`.
+    Answer: `result` with the fields of `appliance.model.status.OperationsSection`.
     """
 
     most: Annotated[int, msgspec.Meta(ge=1, le=MOST_OPERATIONS)] = 50

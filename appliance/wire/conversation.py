@@ -30,6 +30,8 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, Generic, Literal, TypeVar
 
+import msgspec
+
 from appliance import __version__
 from appliance.model.errors import (
     ApplianceError,
@@ -341,7 +343,7 @@ class SocketTable(Generic[RequestT, EventT]):
         if isinstance(event, UnknownEvent):
             return encode_json({"event": event.name}).encode() + b"\n"
         document = {"event": self._event_name(type(event)), **_event_fields(event)}
-        return encode_json(document).encode() + b"\n"
+        return encode_json(msgspec.to_builtins(document)).encode() + b"\n"
 
     def _event_name(self, kind: type[Record]) -> str:
         """Return the name of a type of events, or of the one that it narrows."""

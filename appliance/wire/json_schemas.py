@@ -13,8 +13,9 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import is_dataclass
 from enum import StrEnum
-from functools import cache
+from functools import cache, reduce
 from itertools import pairwise
+from operator import or_
 from pathlib import PurePath
 from types import MappingProxyType, NoneType, UnionType
 from typing import (
@@ -31,8 +32,9 @@ from typing import (
 )
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
-from appliance.model.record import Record
+from appliance.model.record import Document, Record
 
 Schema = dict[str, Any]
 REFERENCE: Final = "$ref"
@@ -85,7 +87,9 @@ class SchemaDeriver:
         if kind is Any:
             found: Schema = {}
         elif origin is Annotated:
-            found = self.schema(_serialized(arguments[0], arguments[1:]))
+            found = _own_schema(arguments[1:]) or self.schema(
+                _serialized(arguments[0], arguments[1:])
+            )
         elif origin is Literal:
             found = {"enum": list(arguments)}
         elif origin in {Union, UnionType}:
@@ -163,8 +167,11 @@ class SchemaDeriver:
         keys = list(_annotations(kind))
         if kind in self._partial:
             return []
-        if issubclass(kind, Record) and not (self._are_records_whole or kind in self._whole):
-            return [f.name for f in msgspec.structs.fields(kind) if f.required]
+        if issubclass(kind, Record):
+            is_whole = self._are_records_whole or kind in self._whole or issubclass(kind, Document)
+            fields = msgspec.structs.fields(kind)
+            always = {f.name for f in fields if f.required or is_whole}
+            return [k for k in keys if k in always - {f.name for f in fields if f.default is UNSET}]
         known = getattr(kind, "__required_keys__", keys)
         return [key for key in keys if key in known]
 
@@ -189,12 +196,25 @@ def _annotations(kind: type) -> dict[str, Any]:
         "Json": Mapping[str, object],
         "Mapping": Mapping,
     }
-    hints = get_type_hints(kind, localns={**vars(sys.modules[kind.__module__]), **names})
+    names = {**vars(sys.modules[kind.__module__]), **names}
+    hints = get_type_hints(kind, localns=names, include_extras=True)
     return {key: _plain_hint(hint) for key, hint in hints.items() if not key.startswith("_")}
 
 
 def _plain_hint(hint: Any) -> Any:
-    return get_args(hint)[0] if get_origin(hint) is NotRequired else hint
+    """Return the type of a key where it is there."""
+    if get_origin(hint) is NotRequired:
+        return get_args(hint)[0]
+    members = get_args(hint) if get_origin(hint) in {Union, UnionType} else ()
+    if UnsetType in members:
+        return reduce(or_, (one for one in members if one is not UnsetType))
+    return hint
+
+
+def _own_schema(metadata: Iterable[Any]) -> Schema:
+    """Return the schema that an annotation states itself, as of words that later releases add to; empty: none."""
+    stated = (one.extra_json_schema for one in metadata if isinstance(one, msgspec.Meta))
+    return dict(next(filter(None, stated), {}))
 
 
 def _serialized(annotation: Any, metadata: Iterable[Any]) -> Any:

@@ -13,16 +13,16 @@ lost         None, once            the pause is over: 0.2 s, then twice as long 
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Final, Self
 
 from appliance.model.errors import ApplianceError
+from appliance.model.status import StatusDocument
 from appliance.wire.async_client import open_conversation
 from appliance.wire.control_events import StatusEvent
 from appliance.wire.conversation import ErrorEvent, RequestRefusedError
-from appliance.wire.json_values import Json
 from appliance.wire.status_socket import (
     STATUS,
     WATCH_AT_LEAST_EVERY_S,
@@ -37,6 +37,10 @@ _LONGEST_PAUSE_S: Final = 5.0
 
 OpenWatch = Callable[[], AbstractAsyncContextManager[AsyncGenerator[StatusSocketEvent, None]]]
 """Function that begins one watch."""
+
+
+Documents = AsyncIterator[StatusDocument | None]
+"""Status documents, one after the other; None: the supervisor was lost."""
 
 
 class StatusFollower:
@@ -56,7 +60,7 @@ class StatusFollower:
         """Return a follower on a status socket."""
         return cls(lambda: open_conversation(STATUS, path, WatchRequest()))
 
-    async def documents(self) -> AsyncGenerator[Json | None, None]:
+    async def documents(self) -> AsyncGenerator[StatusDocument | None, None]:
         """Yield status documents for ever; None: the connection is lost, or could not be made."""
         pause_s, told = _FIRST_PAUSE_S, False
         while True:
@@ -70,7 +74,7 @@ class StatusFollower:
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 
-    async def _watch(self) -> AsyncGenerator[Json, None]:
+    async def _watch(self) -> AsyncGenerator[StatusDocument, None]:
         """Yield the documents of one connection; at its end `trouble` says why it has ended."""
         try:
             async with self._open_watch() as events:

@@ -13,6 +13,7 @@ from appliance.health.answering.health_verbs import HealthVerbs
 from appliance.health.answering.lease_desk import LeaseDesk
 from appliance.health.clock import SystemHealthClock
 from appliance.model.profile import Catalogue
+from appliance.model.status import ProfileRow, StatusDocument
 from appliance.system.sqlite.measurement_store import MeasurementStore
 from tests.fakes.health_monitors import FakeQualityWatch, FakeSpeedWatch
 from tests.fakes.probe_lane import FakeProbeLane, LaneAnswer
@@ -88,8 +89,9 @@ class HealthThread:
         self.speeds |= {name: FakeSpeedWatch(name) for name in names}
         return {name: (self.speeds[name], FakeQualityWatch()) for name in names}
 
-    async def _documents(self) -> AsyncIterator[Mapping[str, object] | None]:
-        yield {"profiles": [{"name": name, "state": "serving"} for name in self._catalogue]}
+    async def _documents(self) -> AsyncIterator[StatusDocument | None]:
+        rows = [ProfileRow(name=name, state="serving") for name in self._catalogue]
+        yield StatusDocument(profiles=rows)
         await asyncio.Event().wait()
 
 

@@ -4,6 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any, Final
 
+import msgspec
+
 from appliance.cli.cells import harmless
 from appliance.cli.live.box_feed import LiveView, OperationProgress
 from appliance.model.events import AlertEvent, MeasuredEvent
@@ -12,7 +14,7 @@ from appliance.wire.control_events import AcceptedEvent, PhaseEvent
 from appliance.wire.conversation import ResultEvent
 from tests.fakes.alert_answers import alert_answer, delivery_answer
 from tests.fakes.health_server import report
-from tests.fakes.supervisor_documents import profile_row, status_document
+from tests.fakes.supervisor_documents import as_status, profile_row, status_document
 
 NOW: Final = 1_605_672_000.0
 """Wed 18 Nov 2020 04:00 UTC; of another year than any run, since that is written out."""
@@ -99,12 +101,13 @@ def measured(**more: Any) -> dict[str, Any]:
     }
     rows = (dict(GENESIS), profile_row("aeon"), profile_row("oldmix", mark="retired"))
     told: dict[str, Any] = {**document(*rows), **more}
-    return {**told, "speed": speed_section(answer), "alerts": alert_section(answer)}
+    sections = {"speed": speed_section(answer), "alerts": alert_section(answer)}
+    return {**told, **msgspec.to_builtins(sections)}
 
 
 def seen(told: Mapping[str, Any], **more: object) -> LiveView:
     """Return a view of a document that has just come."""
-    return LiveView(document=harmless(told), received_s=NOW_S, **more)  # type: ignore[arg-type]  # fields
+    return LiveView(document=as_status(harmless(told)), received_s=NOW_S, **more)  # type: ignore[arg-type]  # fields
 
 
 def quiet() -> LiveView:
@@ -187,7 +190,7 @@ def empty() -> LiveView:
     memory = {"ram_total_bytes": 8 * _GIB, "ram_available_bytes": 6 * _GIB, "gpus": []}
     told = document(memory=memory, verdict={"state": "nothing", "exit": 3, "why": []})
     note = "speed not known: systemctl status appliance-health"
-    return seen({**told, "speed": without_speeds(note), "alerts": None})
+    return seen({**told, "speed": msgspec.to_builtins(without_speeds(note)), "alerts": None})
 
 
 def planned() -> LiveView:

@@ -16,6 +16,7 @@ from appliance.speed.speeds import SeriesSpeed, SpeedReport
 from appliance.supervisor.operation_tally import OperationTally
 from appliance.web.box_documents import BoxDocuments, EnginePages
 from appliance.wire.json_values import encode_json
+from tests.fakes.supervisor_documents import as_status
 
 NOW_UNIX_S: Final = 1_800_000_000.0
 GIB: Final = 1 << 30
@@ -206,7 +207,7 @@ def busy_box(names: Sequence[str] = ("aeon", "genesis")) -> BoxDocuments:
     """Return the documents of a busy box, all of them fresh."""
     return BoxDocuments(
         unix_s=NOW_UNIX_S,
-        status=status_document(names),
+        status=as_status(status_document(names)),
         status_age_s=0.5,
         speeds=speeds_document(names),
         speeds_age_s=1.0,

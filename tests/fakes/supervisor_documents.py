@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any, Literal
 
+from appliance.model.status import StatusDocument
+from appliance.wire.typed_json import from_json
 from tests.fakes.cli_box import CliBox, Ended
 from tests.waiting import until
 
@@ -77,3 +79,8 @@ async def answered_status(box: CliBox, *words: str, key: Literal["speed", "alert
 
     await until(is_answered)
     return found[-1]
+
+
+def as_status(document: Mapping[str, object]) -> StatusDocument:
+    """Return a document as a reader has it."""
+    return from_json(StatusDocument, document)

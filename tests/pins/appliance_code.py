@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, cast
 
+import msgspec
+
 from appliance import __version__
 from appliance.cli.bench.bench_screen import show_bench
 from appliance.cli.cells import width
@@ -25,13 +27,13 @@ from appliance.model.names import unit_of
 from appliance.model.observed import ActiveState, ObservedUnit
 from appliance.model.operations import FOREVER, Finished, Goal, Kind, Operation, Outcome, Phase
 from appliance.model.profile import Applied, Estimate, Need
+from appliance.model.status import ProfileFileRow
 from appliance.model.trap_names import TrapName
 from appliance.model.words import Mark
 from appliance.profiles.linting.lint import TRAPS
 from appliance.settings.loader import load_settings
 from appliance.settings.tables import Settings
 from appliance.status.box_status import InstalledForm
-from appliance.status.document import ProfileFileRow
 from appliance.supervisor.client_requests import ClientRequests
 from appliance.supervisor.control_verbs import ControlVerbs
 from appliance.supervisor.ownership import OperationRequest, Running, Supervisor
@@ -174,7 +176,8 @@ class Supervised:
 
     async def document(self) -> dict[str, Any]:
         """Return the status document."""
-        return dict(await self.status.document())
+        document: dict[str, Any] = msgspec.to_builtins(await self.status.document())
+        return document
 
 
 @asynccontextmanager

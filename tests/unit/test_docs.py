@@ -10,8 +10,7 @@ import pytest
 
 from appliance.cli.grammar import VERBS
 from appliance.model.operations import Kind, Outcome, Phase, PhaseState
-from appliance.settings.loader import SETTINGS_FILE
-from appliance.status.document import (
+from appliance.model.status import (
     EngineRow,
     GatewayRow,
     HoldRow,
@@ -22,6 +21,7 @@ from appliance.status.document import (
     TrafficRow,
     Verdict,
 )
+from appliance.settings.loader import SETTINGS_FILE
 from appliance.wire.control import Exit
 from appliance.wire.control_events import AcceptedEvent, EndedEvent, PhaseEvent
 from appliance.wire.control_requests import CONTROL

@@ -286,7 +286,7 @@ class BenchSession:
             PermissionDeniedError: this user is no operator.
         """
         began_unix_s = time.time()
-        committed = tuple(read_status(self._places)["committed"])
+        committed = tuple(read_status(self._places).committed)
         try:
             for block, number in enumerate(self._order.order):
                 applied = self._order.profiles[number]
@@ -334,7 +334,7 @@ class BenchSession:
 
     def _serve(self, name: str, *, again: bool = False) -> None:
         """Make sure that a profile serves; of several, by a switch."""
-        state = {row["name"]: row["state"] for row in read_status(self._places)["profiles"]}
+        state = {row.name: row.state for row in read_status(self._places).profiles}
         if state.get(name) == "serving":
             return
         if len(self._order.profiles) == 1:

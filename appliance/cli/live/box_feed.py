@@ -20,11 +20,14 @@ import os
 import time
 from collections import deque
 
+import msgspec
+
 from appliance.cli.cells import harmless, printable
 from appliance.model.errors import ApplianceError, PermissionDeniedError, UnreachableError
 from appliance.model.events import AlertEvent, MeasuredEvent
 from appliance.model.plain_text import JournalLines
 from appliance.model.record import Record
+from appliance.model.status import StatusDocument
 from appliance.presentation.health_sections import (
     alert_section,
     speed_section,
@@ -32,7 +35,13 @@ from appliance.presentation.health_sections import (
     without_speeds,
 )
 from appliance.wire.client import Conversation
-from appliance.wire.control_events import AcceptedEvent, EndedEvent, PhaseEvent, StatusEvent
+from appliance.wire.control_events import (
+    AcceptedEvent,
+    EndedEvent,
+    PhaseEvent,
+    StatusEvent,
+    status_in,
+)
 from appliance.wire.control_requests import (
     CONTROL,
     AttachRequest,
@@ -42,8 +51,13 @@ from appliance.wire.control_requests import (
     WatchStatusRequest,
 )
 from appliance.wire.conversation import ErrorEvent, HelloEvent, ResultEvent
-from appliance.wire.health_socket import HEALTH, MeasurementEventsRequest, SpeedsRequest
-from appliance.wire.json_values import number_in, object_in, objects_in, text_in, whole_in
+from appliance.wire.health_socket import (
+    HEALTH,
+    MeasurementEventsRequest,
+    SpeedsRequest,
+)
+from appliance.wire.json_values import number_in, object_in, objects_in, text_in
+from appliance.wire.typed_json import from_strict_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -53,7 +67,7 @@ if TYPE_CHECKING:
 
     from appliance.cli.paths import Places
     from appliance.model.events import AlertEvent, MeasuredEvent
-    from appliance.status.document import AlertSection, StatusDocument
+    from appliance.model.status import AlertSection, StatusDocument
     from appliance.wire.control_events import AcceptedEvent, PhaseEvent
     from appliance.wire.conversation import ResultEvent
     from appliance.wire.json_values import Json
@@ -151,7 +165,7 @@ class BoxFeed:
         self._events: deque[MeasuredEvent | AlertEvent] = deque(maxlen=_MOST_EVENTS)
         self._speed = without_speeds(_SPEEDS_NOT_KNOWN)
         self._alerts: AlertSection | None = None
-        self._status: Json = {}
+        self._status = StatusDocument()
         """Status document as the supervisor sent it last."""
         self._operation: int | None = None
         self._journal: subprocess.Popen[bytes] | None = None
@@ -258,7 +272,7 @@ class BoxFeed:
             case _:
                 self._due[name] = self._clock() + _GPUS_S
                 document = self.view.document
-                if document is not None and objects_in(document["memory"] or {}, "gpus"):
+                if document is not None and document.memory is not None and document.memory.gpus:
                     self._begin(name, GpuStateRequest())
 
     def _begin(self, name: str, request: Any, table: Any = CONTROL) -> None:
@@ -346,10 +360,10 @@ class BoxFeed:
         elif isinstance(event, StatusEvent):
             self._new_document(event.status)
         elif isinstance(event, ResultEvent):
-            self._new_document(object_in(event.details, "status"))
+            self._new_document(status_in(event.details))
 
-    def _new_document(self, document: Json) -> None:
-        found: Any = harmless(document)
+    def _new_document(self, document: StatusDocument) -> None:
+        found = _harmless(document)
         if self.view.document is None and "gpus" in self._due:
             self._due["gpus"] = 0.0
         self._heard_s = self._clock()
@@ -360,8 +374,7 @@ class BoxFeed:
             lost_s=None,
             trouble="",
         )
-        running = found["operation"]
-        number = None if running is None else whole_in(running, "id")
+        number = None if found.operation is None else found.operation.id
         if number != self._operation:
             self._operation = number
             self._leave("attach")
@@ -425,8 +438,7 @@ class BoxFeed:
         except ApplianceError as error:
             self._show(trouble=printable(str(error)))
         else:
-            told: Any = harmless(document)
-            self._status = told
+            self._status = _harmless(document)
             self._show(document=self._joined(), received_s=now_s, operation=None)
             self._operation = None
 
@@ -436,7 +448,7 @@ class BoxFeed:
 
     def _joined(self) -> StatusDocument:
         """Return the supervisor's document with what the health agent has told."""
-        return with_alerts({**self._status, "speed": self._speed}, self._alerts)
+        return with_alerts(self._status.replaced(speed=self._speed), self._alerts)
 
     def _read_journal(self, descriptor: int) -> None:
         data = os.read(descriptor, _READ_BYTES)
@@ -450,6 +462,12 @@ class BoxFeed:
     def _show(self, **changes: object) -> None:
         self.view = self.view.replaced(**changes)
         self.version += 1
+
+
+def _harmless(document: StatusDocument) -> StatusDocument:
+    """Return a document whose texts have no control characters."""
+    plain: Json = msgspec.to_builtins(document)
+    return from_strict_json(StatusDocument, harmless(plain))
 
 
 def _joined_gpus(reading: Json) -> Sequence[Json]:

@@ -40,7 +40,7 @@ from appliance.status.speed_row import (
     sparkline,
     speed_row,
 )
-from appliance.wire.json_values import Json, number_in, object_in, objects_in, text_in, texts_in
+from appliance.wire.json_values import Json, number_in, text_in, texts_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from appliance.cli.live.box_feed import LiveView, OperationProgress
     from appliance.cli.terminal import Terminal
     from appliance.model.events import MeasuredEvent
-    from appliance.status.document import ProfileRow, StatusDocument
+    from appliance.model.status import ProfileRow, StatusDocument, TrafficRow
 
 NARROW: Final = 60
 """Columns below which a row has the most important figures only."""
@@ -76,17 +76,17 @@ def operation_section(
     view: LiveView, document: StatusDocument, terminal: Terminal, *, columns: int, now_s: float
 ) -> Iterable[str]:
     """Return the lines on the running operation with its phases, else on the last one."""
-    running, told = document["operation"], view.operation
+    running, told = document.operation, view.operation
     if running is None or told is None:
         yield from (cut(line, columns) for line in operation_lines(document))
         return
-    elapsed_s = (number_in(running, "elapsed_s") or 0.0) + max(0.0, now_s - view.received_s)
+    elapsed_s = running.elapsed_s + max(0.0, now_s - view.received_s)
     usual = told.accepted.usual_ms
     parts = [operation_text(running), duration(elapsed_s)]
     parts += [f"usually {duration(usual / 1000)}"] if usual else []
     yield cut(terminal.paint(" · ".join(parts), Style.BOLD), columns)
     yield from _phases(told, terminal, columns=columns, now_s=now_s)
-    if told.running is not None and told.running.phase == text_in(running, "phase"):
+    if told.running is not None and told.running.phase == running.phase:
         yield from (cut(f"   {text}", columns) for text in [progress_text(running)] if text)
 
 
@@ -114,38 +114,37 @@ def _phases(
 
 def profile_names(document: StatusDocument | None) -> Sequence[str]:
     """Return the names in the order of the screen."""
-    return [] if document is None else [row["name"] for row in by_interest(document["profiles"])]
+    return [] if document is None else [row.name for row in by_interest(document.profiles)]
 
 
 def profile_section(
     document: StatusDocument, terminal: Terminal, *, columns: int, selected: str
 ) -> tuple[Sequence[str], Sequence[Sequence[str]]]:
     """Return the head of the table, and the lines of each profile."""
-    rows = by_interest(document["profiles"])
-    longest = max((width(row["name"]) for row in rows), default=0)
+    rows = by_interest(document.profiles)
+    longest = max((width(row.name) for row in rows), default=0)
     names, shown = _columns_for(columns, longest)
-    reports = (document.get("speed") or {"profiles": {}})["profiles"]
-    traffic = {
-        text_in(r, "name"): r for r in objects_in(object_in(document, "gateway"), "profiles")
-    }
+    reports = document.speed.profiles if document.speed else {}
+    flows = () if document.gateway is None else document.gateway.profiles
+    traffic = {row.name: row for row in flows}
     table = []
     for row in rows:
-        speed = speed_row(reports.get(row["name"], {}))
-        texts = _cells(row, speed, traffic.get(row["name"], {}))
-        cells = [padded(row["name"], names)]
+        speed = speed_row(reports.get(row.name, {}))
+        texts = _cells(row, speed, traffic.get(row.name))
+        cells = [padded(row.name, names)]
         cells += [padded(texts[column.head], column.cells) for column in shown]
-        is_selected = row["name"] == selected
+        is_selected = row.name == selected
         text = terminal.paint(" ".join(cells), Style.BOLD if is_selected else Style.PLAIN)
         lines = [cut(f"{'>' if is_selected else ' '}{_state_glyph(row, terminal)} {text}", columns)]
-        if columns < NARROW and row["state"] == "serving":
+        if columns < NARROW and row.state == "serving":
             lines.append(cut(f"   {_second_line(row, speed)}", columns))
         table.append(lines)
     return [cut(terminal.paint(f"   {_heads(names, shown)}", Style.DIM), columns)], table
 
 
 def _state_glyph(row: ProfileRow, terminal: Terminal) -> str:
-    state = row["state"]
-    glyph = "⊘" if row["mark"] == "retired" and state == "stopped" else STATE_GLYPHS[state]
+    state = row.state
+    glyph = "⊘" if row.mark == "retired" and state == "stopped" else STATE_GLYPHS[state]
     return terminal.paint(glyph, STATE_STYLES[state])
 
 
@@ -195,24 +194,26 @@ def _heads(names: int, shown: Sequence[_Column]) -> str:
     )
 
 
-def _cells(row: ProfileRow, speed: SpeedRow, traffic: Json) -> Mapping[str, str]:
+def _cells(row: ProfileRow, speed: SpeedRow, traffic: TrafficRow | None) -> Mapping[str, str]:
     """Return the text of each column."""
     decode = speed.of(DECODE)
-    rate = number_in(traffic, "tok_s") if decode is None or decode.rate is None else decode.rate
+    rate = None if decode is None else decode.rate
+    if rate is None and traffic is not None:
+        rate = traffic.tok_s
     baseline = None if decode is None else decode.baseline
     band = None if decode is None else decode.band
-    uptime_s = row["uptime_s"] if row["state"] == "serving" else None
+    uptime_s = row.uptime_s if row.state == "serving" else None
     return {
         "BOOT": committed_text(row),
-        "TOLD": mark_text(row["mark"] or ""),
-        "STATE": row["state"],
+        "TOLD": mark_text(row.mark or ""),
+        "STATE": row.state,
         "REQ": _requests(traffic),
         "TOK/S": "" if rate is None else rate_text(rate),
         "BASELINE": "" if baseline is None else band_text(baseline, band),
         "HISTORY": _history(speed),
         "TTFT": _first_token(speed, traffic),
         "UP": "" if uptime_s is None else age(uptime_s),
-        "WHERE": f"{row['engine']} {port_text(row)}",
+        "WHERE": f"{row.engine} {port_text(row)}",
     }
 
 
@@ -220,19 +221,19 @@ def _second_line(row: ProfileRow, speed: SpeedRow) -> str:
     """Return what a narrow row has no room for."""
     decode = speed.of(DECODE)
     parts = [committed_text(row)]
-    parts += [age(row["uptime_s"])] if row["uptime_s"] is not None else []
+    parts += [age(row.uptime_s)] if row.uptime_s is not None else []
     if decode is not None and decode.baseline is not None:
         parts.append(f"base {rate_text(decode.baseline)}")
     parts.append(_history(speed))
     return " ".join(part for part in parts if part)
 
 
-def _requests(traffic: Json) -> str:
+def _requests(traffic: TrafficRow | None) -> str:
     """Return requests in flight and held: ``2+1``; empty: not known."""
-    flying, held = number_in(traffic, "in_flight"), number_in(traffic, "queued")
-    if flying is None:
+    if traffic is None:
         return ""
-    return f"{flying:.0f}+{held:.0f}" if held else f"{flying:.0f}"
+    held = f"+{traffic.queued}" if traffic.queued else ""
+    return f"{traffic.in_flight}{held}"
 
 
 def _history(speed: SpeedRow) -> str:
@@ -240,9 +241,9 @@ def _history(speed: SpeedRow) -> str:
     return "" if decode is None else sparkline(decode.rates[-_BARS:], decode.baseline)
 
 
-def _first_token(speed: SpeedRow, traffic: Json) -> str:
-    median_ms = number_in(object_in(traffic, "ttft_ms"), "p50")
-    seconds = median_ms / 1000 if median_ms else speed.ttft_s
+def _first_token(speed: SpeedRow, traffic: TrafficRow | None) -> str:
+    first_ms = None if traffic is None else traffic.ttft_ms
+    seconds = first_ms.p50 / 1000 if first_ms is not None and first_ms.p50 else speed.ttft_s
     return "" if seconds is None else f"{seconds:.2f} s"
 
 
@@ -254,21 +255,20 @@ def gpu_section(
 ) -> Iterable[str]:
     """Return the lines on each GPU: memory, use, heat and power, and who holds memory."""
     states = {number_in(one, "index"): one for one in view.gpus}
-    for gpu in objects_in(document["memory"] or {}, "gpus"):
-        index = number_in(gpu, "index") or 0
-        state = states.get(index, {})
-        parts = [f"GPU {index:.0f}"]
-        used, total = number_in(gpu, "used_bytes"), number_in(gpu, "total_bytes")
+    for gpu in () if document.memory is None else document.memory.gpus:
+        state = states.get(gpu.index, {})
+        parts = [f"GPU {gpu.index}"]
+        used, total = gpu.used_bytes, gpu.total_bytes
         kind = size_class(columns)
         if kind != "narrow":
-            parts.append(cut(text_in(gpu, "name"), 24))
-        if used is not None and total:
+            parts.append(cut(gpu.name, 24))
+        if total:
             parts += [] if kind == "narrow" else [_bar(used / total, 20 if kind == "wide" else 10)]
             parts.append(size_of_total(used, total))
         parts += _gpu_figures(state)
         yield cut("  ".join(parts), columns)
-        if holders := objects_in(gpu, "holders"):
-            shares = f"      {' · '.join(holder_shares(holders, gpu))}"
+        if gpu.holders:
+            shares = f"      {' · '.join(holder_shares(gpu))}"
             yield from wrapped(shares, columns, indent=6, most=2)
         if problem := text_in(state, "problem"):
             yield cut(f"      {terminal.paint(problem, Style.RED)}", columns)
@@ -299,8 +299,8 @@ def alert_section_lines(
     document: StatusDocument, terminal: Terminal, *, columns: int, now: float
 ) -> Iterable[str]:
     """Return the lines on alerts that are not over, and what to do about each."""
-    section = document.get("alerts")
-    for alert in [] if section is None else section["alerts"]:
+    section = document.alerts
+    for alert in section.alerts if section else ():
         style = STYLES.get(alert_severity(alert), Style.PLAIN)
         name = subject_name(text_in(alert, "subject"))
         text = f"{alert_glyph(alert)} {name} {alert_text(alert, now)}"
@@ -336,6 +336,6 @@ def box_lines(
     """Return the lines on a command in place of models, and on why the verdict is as it is."""
     for line in run_lines(document, now):
         yield cut(line, columns)
-    style = {"degraded": Style.YELLOW, "nothing": Style.RED}.get(document["verdict"]["state"], "")
-    for sentence in document["verdict"]["why"]:
+    style = {"degraded": Style.YELLOW, "nothing": Style.RED}.get(document.verdict.state, "")
+    for sentence in document.verdict.why:
         yield from wrapped(terminal.paint(sentence, style), columns, indent=2, most=2)

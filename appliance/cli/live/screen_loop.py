@@ -18,10 +18,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Final
 
+    from appliance.cli.live.box_feed import BoxFeed
+    from appliance.cli.live.full_screen import FullScreen
     from appliance.cli.paths import Places
     from appliance.cli.terminal import Terminal
     from appliance.model.errors import ApplianceError
-    from appliance.status.document import StatusDocument
+    from appliance.model.status import StatusDocument
 
     Draw = Callable[[], Sequence[str]]
     Press = Callable[[str], bool]

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from appliance.cli.live.box_feed import LiveView
     from appliance.cli.terminal import Terminal
-    from appliance.status.document import ProfileRow, StatusDocument
+    from appliance.model.status import ProfileRow, StatusDocument
 
 _KEYS: Final = "q quit  s switch  l log  enter details  arrows select  p pause  h help"
 _FEW_KEYS: Final = "q quit  s switch  l log  h help"
@@ -125,7 +125,7 @@ def _page(
         case "log":
             return _log_page(view, state, name, terminal, size)
         case "profile" if name:
-            row = next(row for row in document["profiles"] if row["name"] == name)
+            row = next(row for row in document.profiles if row.name == name)
             page = _profile_page(view, document, row, terminal, size, now=now)
             return [*notices, *page]
     head = wrapped(terminal.paint(header(document), Style.BOLD), size.columns, indent=2, most=2)
@@ -147,12 +147,12 @@ def _box_sections(
     now_s: float,
 ) -> Iterable[_Section]:
     columns = size.columns
-    speed, alerts = document.get("speed"), document.get("alerts")
-    notes = [] if speed is None or not speed["note"] else [speed["note"]]
+    speed, alerts = document.speed, document.alerts
+    notes = [speed.note] if speed and speed.note else []
     yield _Section(
         list(operation_section(view, document, terminal, columns=columns, now_s=now_s)),
-        1 if document["operation"] else 5,
-        least=2 if document["operation"] else 0,
+        1 if document.operation else 5,
+        least=2 if document.operation else 0,
         keeps_end=True,
     )
     yield _table(document, terminal, size, name)
@@ -170,8 +170,8 @@ def _box_sections(
     ]
     yield _Section(small, 3)
     yield _Section(event_lines(view, columns=columns, now=now), 6, keeps_end=True)
-    if alerts is not None:
-        yield _Section(wrapped(delivery_line(alerts), columns, indent=2, most=2), 5)
+    if alerts:
+        yield _Section(wrapped(delivery_line(alerts.delivery), columns, indent=2, most=2), 5)
 
 
 def _table(document: StatusDocument, terminal: Terminal, size: Size, name: str) -> _Section:
@@ -227,23 +227,23 @@ def _profile_page(
     now: float,
 ) -> Sequence[str]:
     def draw(out: Terminal) -> None:
-        speed, alerts = document.get("speed"), document.get("alerts")
+        speed, alerts = document.speed or None, document.alerts or None
         show_one(row, out, now=now, speed=speed, alerts=alerts)
-        out.line(f"    {traffic_text(document, row['name']) or 'traffic none seen'}")
+        out.line(f"    {traffic_text(document, row.name) or 'traffic none seen'}")
         out.line()
         for label, value in (
-            ("about", row["description"]),
-            ("model", row["model"]),
-            ("names", ", ".join(row["served"])),
-            ("claim", ", ".join(row["claim"]) or "shared"),
-            ("boot", "starts it" if row["committed"] else "does not start it"),
+            ("about", row.description),
+            ("model", row.model),
+            ("names", ", ".join(row.served)),
+            ("claim", ", ".join(row.claim) or "shared"),
+            ("boot", "starts it" if row.committed else "does not start it"),
         ):
             out.line(f"    {label:8}{value}")
 
     body = [
         line for text in _drawn(draw, terminal) for line in wrapped(text, size.columns, indent=6)
     ]
-    events = event_lines(view, columns=size.columns, now=now, name=row["name"])
+    events = event_lines(view, columns=size.columns, now=now, name=row.name)
     return _fitted([_Section(body, 1), _Section(events, 2, keeps_end=True)], size.rows - 1)
 
 

@@ -147,7 +147,7 @@ def alert_screen(action: str, result: ResultEvent, out: Terminal, *, now: float)
         case "outbox":
             rows = objects_in(result.details, "rows")
             yield from (row_text(row, now) for row in reversed(rows))
-            yield delivery_line(result.details)
+            yield delivery_line(object_in(result.details, "delivery"))
         case _:
             yield result.message
             for row in objects_in(result.details, "targets"):
@@ -164,7 +164,7 @@ def _list_lines(details: Json, out: Terminal, now: float) -> Iterable[str]:
         yield "no alert"
     yield from (silence_text(silence, now) for silence in objects_in(details, "silences"))
     yield from (f"window {window_text(window)}" for window in objects_in(details, "windows"))
-    yield delivery_line(details)
+    yield delivery_line(object_in(details, "delivery"))
 
 
 def _alert_lines(alert: Json, out: Terminal, now: float) -> Iterable[str]:

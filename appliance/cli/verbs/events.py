@@ -1,7 +1,7 @@
 """Verbs `appliance events` and `appliance operations`: what happened to models, and what was done with them."""
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -13,6 +13,7 @@ from appliance.cli.terminal import Streams, Style, Terminal
 from appliance.model.amounts import duration
 from appliance.model.errors import UnreachableError
 from appliance.model.events import AlertEvent, MeasuredEvent
+from appliance.model.status import OperationsSection, RecordedOperation
 from appliance.model.wording import requester_name
 from appliance.presentation.box_texts import PHASE_LABELS, operation_text
 from appliance.presentation.clock_times import local_minute
@@ -23,15 +24,7 @@ from appliance.wire.control_events import MOST_OPERATIONS, OperationsRequest
 from appliance.wire.control_requests import CONTROL
 from appliance.wire.conversation import ErrorEvent, RequestRefusedError
 from appliance.wire.health_socket import MeasurementEventsRequest
-from appliance.wire.json_values import (
-    Json,
-    number_in,
-    numbers_in,
-    object_in,
-    objects_in,
-    text_in,
-    texts_in,
-)
+from appliance.wire.typed_json import from_json
 
 _LAST: Final = 20
 _PAUSE_S: Final = 1.0
@@ -64,9 +57,10 @@ def run_operations(arguments: Arguments, streams: Streams) -> int:
     # Of one profile the whole record is looked through.
     most = MOST_OPERATIONS if arguments.name is not None else max(wanted, 1)
     details = ask(CONTROL, places.control_socket, OperationsRequest(most)).details
-    running = object_in(details, "running")
-    shown = running if running and _is_of(running, arguments.name) else None
-    rows = [row for row in objects_in(details, "operations") if _is_of(row, arguments.name)]
+    record = from_json(OperationsSection, details)
+    running = record.running
+    shown = running if running is not None and _is_of(running, arguments.name) else None
+    rows = [row for row in record.operations if _is_of(row, arguments.name)]
     if arguments.name is not None and not rows and shown is None:
         applied_of(places, arguments.name)  # One that is gone may have a record.
     if arguments.json:
@@ -128,11 +122,11 @@ _STYLES: Final = {
 }
 
 
-def _is_of(row: Json, name: str | None) -> bool:
-    return name is None or name in {*texts_in(row, "target"), *texts_in(row, "profiles")}
+def _is_of(row: RecordedOperation, name: str | None) -> bool:
+    return name is None or name in {*row.target, *row.profiles}
 
 
-def _show(rows: Sequence[Json], streams: Streams) -> None:
+def _show(rows: Sequence[RecordedOperation], streams: Streams) -> None:
     if not rows:
         streams.err.line("no operation is on record")
     for row in rows:
@@ -140,25 +134,22 @@ def _show(rows: Sequence[Json], streams: Streams) -> None:
             streams.out.line(line)
 
 
-def operation_record_lines(row: Json, terminal: Terminal) -> Iterable[str]:
+def operation_record_lines(row: RecordedOperation, terminal: Terminal) -> Iterable[str]:
     """Return the lines on one operation: head, what was said where it was not done, phases."""
-    is_running = text_in(row, "state") == "running"
-    outcome = f"{text_in(row, 'phase')}, runs" if is_running else text_in(row, "outcome")
-    began_s = number_in(row, "began_unix_s")
-    when = "" if began_s is None else local_minute(began_s)
-    head = (
-        f"{number_in(row, 'id') or 0:.0f}  {when}  {requester_name(text_in(row, 'requested_by'))}"
-    )
-    took = duration((number_in(row, "ms") or 0.0) / 1000)
+    is_running = row.state == "running"
+    outcome = f"{row.phase or ''}, runs" if is_running else row.outcome or ""
+    when = local_minute(row.began_unix_s)
+    head = f"{row.id}  {when}  {requester_name(row.requested_by)}"
     end = terminal.paint(outcome, _STYLES.get(outcome, Style.PLAIN))
-    yield f"{head}: {operation_text(row)}: {end} {'for' if is_running else 'in'} {took}"
-    if outcome != "done" and (said := text_in(row, "message")):
-        yield from (f"    {line}" for line in said.splitlines())
-    if phases := " · ".join(_phases(numbers_in(row, "phases_ms"))):
+    took = f"{'for' if is_running else 'in'} {duration(row.ms / 1000)}"
+    yield f"{head}: {operation_text(row)}: {end} {took}"
+    if outcome != "done" and row.message:
+        yield from (f"    {line}" for line in row.message.splitlines())
+    if phases := " · ".join(_phases(row.phases_ms)):
         yield terminal.paint(f"    {phases}", Style.DIM)
 
 
-def _phases(spent_ms: dict[str, float]) -> Iterable[str]:
+def _phases(spent_ms: Mapping[str, float]) -> Iterable[str]:
     for name, ms in spent_ms.items():
         phase = name.removeprefix(_ROLL_BACK)
         back = "back: " if phase != name else ""

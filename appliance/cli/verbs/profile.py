@@ -188,7 +188,7 @@ def run_removal(arguments: Arguments, streams: Streams) -> int:
         raise need_root(f"profile rm {' '.join(arguments.targets)}")
     settings = load_settings()
     paths = {name: profile_path(settings, name) for name in arguments.targets}
-    rows = {row["name"]: row for row in read_status(places_of(arguments))["profiles"]}
+    rows = {row.name: row for row in read_status(places_of(arguments)).profiles}
     applied = [name for name in paths if name in rows]
     refusals = [why for name in applied if (why := removal_refusal(rows[name])) is not None]
     if refusals:

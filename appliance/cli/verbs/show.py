@@ -1,7 +1,7 @@
 """Verb `appliance show`."""
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Final
@@ -20,8 +20,8 @@ from appliance.model.memory import DeviceMemory, Quality
 from appliance.model.names import unit_of
 from appliance.model.paths import NEEDS
 from appliance.model.profile import Applied
+from appliance.model.status import BuildRow, GpuRow, StatusDocument
 from appliance.presentation.clock_times import local_minute
-from appliance.status.document import BuildRow, StatusDocument
 from appliance.status.memory_rows import need_row
 from appliance.switch.need import BoxNeed, estimate_row, resolve
 from appliance.system.applied.manifest import manifest_entry
@@ -29,7 +29,6 @@ from appliance.system.files.regular import read_small_file
 from appliance.system.launch_files import read_peak
 from appliance.wire.control import Exit
 from appliance.wire.health_socket import BaselineRequest
-from appliance.wire.json_values import Json, number_in, objects_in, text_in
 
 _MOST_BYTES: Final = 1 << 20
 """Largest unit or profile in bytes."""
@@ -53,7 +52,7 @@ def run(arguments: Arguments, streams: Streams) -> int:
     estimate = None if parts is None else asdict(parts)
     if arguments.json:
         plain = {
-            **row,
+            **row.fields(),
             "applied": manifest_entry(applied),
             "need": need_row(need),
             "estimate": estimate,
@@ -61,9 +60,9 @@ def run(arguments: Arguments, streams: Streams) -> int:
         streams.out.document(plain)
         return int(Exit.OK)
     show_one(row, streams.out, now=time.time())
-    for line in row.get("unit_changes", ()):  # absent in the document of an older supervisor
+    for line in row.unit_changes:
         streams.out.line(f"    {'by hand':12} {line}")
-    facts = (*_build(row.get("build")), *_facts(applied, need), *need_lines(estimate or {}))
+    facts = (*_build(row.build), *_facts(applied, need), *need_lines(estimate or {}))
     for label, value in facts:
         streams.out.line(f"    {label:12} {value}")
     return int(Exit.OK)
@@ -96,8 +95,8 @@ def _baseline(arguments: Arguments, out: Terminal) -> int:
 
 def _devices(document: StatusDocument) -> tuple[DeviceMemory, ...]:
     """Return the GPUs of the supervisor's memory figures whose memory is known."""
-    memory: Json = document["memory"] or {}
-    return tuple(filter(None, map(_device, objects_in(memory, "gpus"))))
+    rows = () if document.memory is None else document.memory.gpus
+    return tuple(_device(row) for row in rows if row.total_bytes)
 
 
 def _need(
@@ -107,27 +106,23 @@ def _need(
     devices: tuple[DeviceMemory, ...],
 ) -> BoxNeed:
     """Return the need of a profile, with its observed peak, on the supervisor's memory figures."""
-    memory: Json = document["memory"] or {}
+    ram_total_bytes = 0 if document.memory is None else document.memory.ram_total_bytes
     peak = read_peak(Path(places.state_dir, NEEDS), applied.name)
-    return resolve(applied, peak, devices, int(number_in(memory, "ram_total_bytes") or 0))
+    return resolve(applied, peak, devices, ram_total_bytes)
 
 
-def _device(row: Mapping[str, object]) -> DeviceMemory | None:
-    """Return a GPU of the status document; None: its memory is not known."""
-    index, total = number_in(row, "index"), number_in(row, "total_bytes")
-    if index is None or not total:
-        return None
-    free, used = number_in(row, "free_bytes"), number_in(row, "used_bytes")
-    opaque = text_in(row, "quality") == Quality.OPAQUE
-    told = not opaque and free is not None and used is not None
+def _device(row: GpuRow) -> DeviceMemory:
+    """Return a GPU of the status document."""
+    opaque = row.quality == Quality.OPAQUE
+    reserved_bytes = 0 if opaque else row.total_bytes - row.free_bytes - row.used_bytes
     return DeviceMemory(
-        index=int(index),
-        uuid=text_in(row, "uuid"),
-        name=text_in(row, "name"),
-        total_bytes=int(total),
-        free_bytes=int(free or 0),
-        used_bytes=int(used or 0),
-        reserved_bytes=max(0, int(total - (free or 0) - (used or 0))) if told else 0,
+        index=row.index,
+        uuid=row.uuid,
+        name=row.name,
+        total_bytes=row.total_bytes,
+        free_bytes=row.free_bytes,
+        used_bytes=row.used_bytes,
+        reserved_bytes=max(0, reserved_bytes),
         quality=Quality.OPAQUE if opaque else Quality.EXACT,
     )
 
@@ -136,13 +131,13 @@ def _build(row: BuildRow | None) -> Iterable[tuple[str, str]]:
     """Yield the build of the engine; nothing where it is not known."""
     if row is None:
         return
-    asked = f"asked {local_minute(row['asked_unix_s'])}"
-    if row["problem"]:
-        yield "build", f"not known: {row['problem']} ({asked})"
+    asked = f"asked {local_minute(row.asked_unix_s)}"
+    if row.problem:
+        yield "build", f"not known: {row.problem} ({asked})"
         return
-    yield "build", f"{row['version'] or 'without a version'} ({asked})"
-    if row["lacks"]:
-        yield "", f"lacks {', '.join(row['lacks'])}, which the profile needs"
+    yield "build", f"{row.version or 'without a version'} ({asked})"
+    if row.lacks:
+        yield "", f"lacks {', '.join(row.lacks)}, which the profile needs"
 
 
 def _facts(applied: Applied, need: BoxNeed) -> Iterable[tuple[str, str]]:

@@ -19,7 +19,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from appliance.status.document import ProfileRow, StatusDocument
+    from appliance.model.status import ProfileRow, StatusDocument
 
 
 def run(arguments: Arguments, streams: Streams) -> int:
@@ -39,18 +39,18 @@ def run(arguments: Arguments, streams: Streams) -> int:
         )
     question = SpeedQuestion(places.health_socket)
     found = read_status(places)
-    found["speed"] = question.answer()
-    document = with_alerts(found, question.alerts)
+    speed = question.answer()
+    document = with_alerts(found.replaced(speed=speed), question.alerts)
     _show(document, arguments, streams.out)
     if arguments.names:
         return max(profile_exit(row_of(document, name)) for name in arguments.names)
-    return document["verdict"]["exit"]
+    return document.verdict.exit
 
 
 def run_list(arguments: Arguments, streams: Streams) -> int:
     """Print one line for each profile; retired ones with --all only."""
     document = read_status(places_of(arguments))
-    rows = [row for row in document["profiles"] if _wanted(row, arguments)]
+    rows = [row for row in document.profiles if _wanted(row, arguments)]
     if arguments.json:
         streams.out.document(rows)
     else:
@@ -78,16 +78,16 @@ def _show_some(
     document: StatusDocument, arguments: Arguments, out: Terminal, *, indent: int | None
 ) -> None:
     rows = [row_of(document, name) for name in dict.fromkeys(arguments.names)]
-    speed, alerts = document["speed"], document["alerts"]
+    speed, alerts = document.speed or None, document.alerts or None
     if not arguments.json:
         for row in rows:
             show_one(row, out, now=time.time(), speed=speed, alerts=alerts)
         return
     told = [
         {
-            **row,
-            "speed": speed["profiles"].get(row["name"]),
-            "alerts": None if alerts is None else alerts_of(alerts, row["name"]),
+            **row.fields(),
+            "speed": None if speed is None else speed.profiles.get(row.name),
+            "alerts": None if alerts is None else alerts_of(alerts, row.name),
         }
         for row in rows
     ]
@@ -99,14 +99,14 @@ def _show_some(
 
 def _wanted(row: ProfileRow, arguments: Arguments) -> bool:
     if arguments.mark is not None:
-        return bool(row["mark"] == arguments.mark)
-    return bool(arguments.all) or row["mark"] != "retired" or row["state"] != "stopped"
+        return bool(row.mark == arguments.mark)
+    return bool(arguments.all) or row.mark != "retired" or row.state != "stopped"
 
 
 def _explain_absence(document: StatusDocument, rows: Iterable[ProfileRow], err: Terminal) -> None:
-    if not document["profiles"]:
+    if not document.profiles:
         err.line("no profile is applied: sudo appliance apply")
-    elif all(row["mark"] is None for row in document["profiles"]):
+    elif all(row.mark is None for row in document.profiles):
         err.line("marks are not known while the supervisor does not answer")
     elif not list(rows):
         err.line("no such profile: appliance list --all")

@@ -16,8 +16,8 @@ from appliance.cli.paths import Places
 from appliance.cli.terminal import Streams
 from appliance.model.amounts import duration
 from appliance.model.errors import PermissionDeniedError, UnreachableError
+from appliance.model.status import ProfileRow, StatusDocument
 from appliance.model.wording import joined
-from appliance.status.document import ProfileRow, StatusDocument
 from appliance.wire.client import Conversation
 from appliance.wire.control import Exit
 from appliance.wire.control_requests import CONTROL, AttachRequest
@@ -70,17 +70,17 @@ def _say(sentence: str, document: StatusDocument, arguments: Arguments, streams:
 
 def _answer(document: StatusDocument, names: Sequence[str], state: str) -> tuple[Answer, str]:
     if names:
-        rows, operation = [row_of(document, name) for name in names], bool(document["operation"])
+        rows, operation = [row_of(document, name) for name in names], bool(document.operation)
         answers = [_about_one(row, state, operation=operation) for row in rows]
         # The worst of them; where all are there, one sentence about all.
         worst = max(answers, key=lambda answer: _ORDER.index(answer[0]))
         return worst if worst[0] != "yes" else ("yes", "; ".join(text for _, text in answers))
-    if document["operation"] is not None:
+    if document.operation is not None:
         return "not yet", "an operation is still running"
     if state == "idle":
         return "yes", "no operation is running"
-    serving = {r["name"] for r in document["profiles"] if r["state"] == "serving"}
-    missing = [n for n in document["committed"] if n not in serving]
+    serving = {r.name for r in document.profiles if r.state == "serving"}
+    missing = [n for n in document.committed if n not in serving]
     if missing:
         return "not yet", f"{joined(missing)} {_does(missing)} not serve"
     if not serving:
@@ -89,14 +89,14 @@ def _answer(document: StatusDocument, names: Sequence[str], state: str) -> tuple
 
 
 def _about_one(row: ProfileRow, state: str, *, operation: bool) -> tuple[Answer, str]:
-    name, now = row["name"], row["state"]
+    name, now = row.name, row.state
     if state == "idle":
         stopped = now in {"stopped", "failed", "refused"}
         return ("yes", f"{name} is stopped") if stopped else ("not yet", f"{name} is {now}")
     if now == "serving":
         return "yes", f"{name} is serving"
     if now in {"failed", "refused"} and not operation:
-        return "never", f"{name} {now} ({row['note']}): appliance logs {name}"
+        return "never", f"{name} {now} ({row.note}): appliance logs {name}"
     return "not yet", f"{name} is {now}"
 
 

@@ -1,6 +1,6 @@
 """Watch of profiles' states: each status document of the supervisor adds to their record, and to the events."""
 
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Protocol
 
 from appliance.health.agent import HealthAgent
@@ -12,8 +12,7 @@ from appliance.status.engine_events import EngineHistory
 from appliance.status.speed_row import LOST_PHASES
 from appliance.status.state_record import DEGRADED
 from appliance.system.sqlite.state_store import StateStore
-
-Document = Mapping[str, object] | None
+from appliance.wire.status_stream import Documents
 
 
 class EventStore(Protocol):
@@ -50,7 +49,7 @@ class StateWatch:
         self._engines = EngineHistory()
         self._clock = clock
 
-    async def watched(self, documents: AsyncIterator[Document]) -> AsyncIterator[Document]:
+    async def watched(self, documents: Documents) -> Documents:
         """Yield status documents on to the agent, and record the states that it then knows."""
         async for document in documents:
             yield document

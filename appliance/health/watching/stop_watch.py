@@ -1,8 +1,6 @@
 """Watch over stops of live profiles, as the supervisor's status documents tell them."""
 
 import logging
-from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -16,36 +14,14 @@ from appliance.alerts.silences import (
 from appliance.health.watching.watchdog_loop import Watchdog
 from appliance.model.errors import ApplianceError
 from appliance.model.operations import Kind, Outcome
+from appliance.model.status import StatusDocument
 from appliance.model.words import Mark
-from appliance.wire.typed_json import JsonValueError, from_json
 
 _log = logging.getLogger(__name__)
 
 _RUNNING: Final = frozenset({"serving", "loading", "restarting"})
 _SEEN_AFTER_S: Final = 60.0
 """Time in which a stop is seen: documents come every 20 s at least."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Row:
-    name: str
-    state: str
-    mark: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Last:
-    id: int = 0
-    kind: str = ""
-    profiles: tuple[str, ...] = ()
-    outcome: str = ""
-    finished_unix_s: float = 0.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _StopDocument:
-    profiles: tuple[_Row, ...]
-    last_operation: _Last | None = None
 
 
 class StopWatch:
@@ -60,26 +36,23 @@ class StopWatch:
         self._operation = 0
         """Number of the last stop that was taken in."""
 
-    async def take(self, document: Mapping[str, object]) -> None:
-        """Take in one document. What cannot be read or kept is logged, and tried with the next one."""
+    async def take(self, document: StatusDocument) -> None:
+        """Take in one document. What cannot be kept is logged, and tried with the next one."""
         try:
-            read = from_json(_StopDocument, document)
-            running = {row.name for row in read.profiles if row.state in _RUNNING}
+            running = {row.name for row in document.profiles if row.state in _RUNNING}
             book = await self._watchdog.known_book()
             if started(book, running):
                 await self._watchdog.change(partial(_ended, running))
-            stop = _stop_in(read, running)
+            stop = _stop_in(document, running)
             if stop is not None and stop.operation != self._operation:
                 if self._operation or not _was_seen(stop, book):
                     await self._watchdog.change(partial(_begun, stop))
                 self._operation = stop.operation
-        except JsonValueError as error:
-            _log.debug("no stop can be read in the status: %s", error)
         except ApplianceError as error:
             _log.warning("a stop is not silenced: %s", error)
 
 
-def _stop_in(document: _StopDocument, running: set[str]) -> StopByRequest | None:
+def _stop_in(document: StatusDocument, running: set[str]) -> StopByRequest | None:
     """Return the stop that has ended last; None: another operation has, or it stopped no live profile."""
     last = document.last_operation
     if last is None or last.kind != Kind.STOP or last.outcome != Outcome.DONE:

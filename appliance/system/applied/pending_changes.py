@@ -20,7 +20,7 @@ from typing import Final
 from appliance.model.errors import StoreError
 from appliance.model.json_reader import decode_json
 from appliance.model.names import unit_of
-from appliance.status.document import ProfileFileRow, ProfileFileState
+from appliance.model.status import ProfileFileRow, ProfileFileState
 from appliance.switch.units.drift import DROP_IN_SUFFIX, start_digest
 from appliance.system.files.durable import read_regular, write_file
 from appliance.system.files.regular import Stamp, read_small_file, stamp

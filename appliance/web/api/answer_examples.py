@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from appliance.status.document import (
+from appliance.model.status import (
     OperationsSection,
     RecordedOperation,
     StatusDocument,

@@ -11,14 +11,14 @@ from typing import Any, Final, TypedDict
 from appliance.alerts.outbox import OutboxRow
 from appliance.alerts.report import AlertRow, DeliveryReport
 from appliance.model.events import AlertEvent, MeasuredEvent
-from appliance.speed.speeds import BaselineReport, SpeedReport
-from appliance.status.document import (
+from appliance.model.status import (
     AlertSection,
     OperationsSection,
     ProfileRow,
     RecordedOperation,
     StatusDocument,
 )
+from appliance.speed.speeds import BaselineReport, SpeedReport
 from appliance.web.problem import PROBLEM_TYPE, ProblemDocument
 from appliance.wire.gateway import ClientRequestsDocument
 

@@ -7,8 +7,8 @@ from fastapi import APIRouter, Path, Query
 from starlette.responses import JSONResponse
 
 from appliance.model.events import AlertEvent, MeasuredEvent
+from appliance.model.status import OperationsSection, RecordedOperation
 from appliance.model.words import Series
-from appliance.status.document import OperationsSection, RecordedOperation
 from appliance.web.api.answers import (
     AnswerExample,
     EventsDocument,

@@ -2,13 +2,14 @@
 
 from typing import Annotated, Any
 
+import msgspec
 from fastapi import APIRouter, Path
 from starlette.responses import JSONResponse
 
+from appliance.model.status import ProfileRow, StatusDocument
 from appliance.model.wording import no_such_profile, short
 from appliance.presentation.alert_texts import alerts_of
 from appliance.presentation.health_sections import speed_section, without_speeds
-from appliance.status.document import StatusDocument
 from appliance.web.api.answers import (
     AnswerExample,
     GpusDocument,
@@ -20,7 +21,6 @@ from appliance.web.api.answers import (
 from appliance.web.box_documents import BoxDocuments, BoxSource
 from appliance.web.problem import ProblemError
 from appliance.wire.gateway import ClientRequestsDocument
-from appliance.wire.json_values import Json, objects_in, text_in, texts_in
 from appliance.wire.status_socket import ClientRequestsRequest
 
 _AGENT_AWAY = "the health agent does not answer: sudo systemctl start appliance-health"
@@ -64,7 +64,7 @@ def api_router(box: BoxSource) -> APIRouter:
     @router.get("/api/v1/status", tags=["box"], responses=responses_of(whole))
     async def status() -> JSONResponse:
         """Return the status document, as `appliance status --json` prints it."""
-        return JSONResponse(whole_status(await box.look(with_gpus=False)))
+        return _json(whole_status(await box.look(with_gpus=False)))
 
     every = AnswerExample(ProfilesDocument, "The profiles, in the order of their names.")
 
@@ -72,9 +72,7 @@ def api_router(box: BoxSource) -> APIRouter:
     async def profiles() -> JSONResponse:
         """Return every profile with its state, speed and alerts."""
         document = whole_status(await box.look(with_gpus=False))
-        return JSONResponse(
-            {"profiles": [profile_row(row, document) for row in document["profiles"]]}
-        )
+        return _json({"profiles": [profile_row(row, document) for row in document.profiles]})
 
     one = AnswerExample(ProfileDocument, "The profile.")
 
@@ -82,10 +80,10 @@ def api_router(box: BoxSource) -> APIRouter:
     async def profile(name: ProfileName) -> JSONResponse:
         """Return one profile, as `appliance status NAME --json` prints it."""
         document = whole_status(await box.look(with_gpus=False))
-        rows = {text_in(row, "name"): row for row in objects_in(document, "profiles")}
+        rows = {row.name: row for row in document.profiles}
         if name not in rows:
             raise ProblemError(404, no_such_profile(short(name), rows), hint="appliance list")
-        return JSONResponse(profile_row(rows[name], document))
+        return _json(profile_row(rows[name], document))
 
     devices = AnswerExample(GpusDocument, "The GPUs; none on a box without.", {"gpus": []})
 
@@ -111,44 +109,41 @@ def _add_requests(router: APIRouter, box: BoxSource) -> None:
         return JSONResponse(dict(await box.ask_supervisor(ClientRequestsRequest())))
 
 
-def unready(status: Json) -> list[str]:
+def unready(status: StatusDocument) -> list[str]:
     """Return why the box is not ready, as sentences; none: each committed profile serves."""
-    states = {text_in(row, "name"): text_in(row, "state") for row in objects_in(status, "profiles")}
-    committed = texts_in(status, "committed")
-    if status.get("hold") is not None:
+    states = {row.name: row.state for row in status.profiles}
+    if status.hold is not None:
         return ["an operator holds the box"]
-    if not committed:
+    if not status.committed:
         return ["no profile is to serve"]
     return [
         f"{name} is {states.get(name, 'not applied')}"
-        for name in committed
+        for name in status.committed
         if states.get(name) != "serving"
     ]
 
 
-def whole_status(documents: BoxDocuments) -> dict[str, Any]:
+def whole_status(documents: BoxDocuments) -> StatusDocument:
     """Return the status document with its sections on speeds and alerts. Raises `ProblemError`."""
-    status = _status(documents)
+    if documents.status is None:
+        raise _supervisor_away()
     speeds = documents.speeds
     speed = without_speeds(_AGENT_AWAY) if speeds is None else speed_section(speeds)
-    return dict(documents.judged({**status, "speed": speed}))
+    return documents.judged(documents.status.replaced(speed=speed))
 
 
-def profile_row(row: Json, document: dict[str, Any]) -> dict[str, Any]:
+def profile_row(row: ProfileRow, document: StatusDocument) -> dict[str, Any]:
     """Return the row of a profile with its speed and its alerts."""
-    name = text_in(row, "name")
-    alerts = document["alerts"]
+    alerts = document.alerts or None
     return {
-        **row,
-        "speed": document["speed"]["profiles"].get(name),
-        "alerts": None if alerts is None else alerts_of(alerts, name),
+        **row.fields(),
+        "speed": document.speed.profiles.get(row.name) if document.speed else None,
+        "alerts": None if alerts is None else alerts_of(alerts, row.name),
     }
 
 
-def _status(documents: BoxDocuments) -> Json:
-    if documents.status is None:
-        raise _supervisor_away()
-    return documents.status
+def _json(document: object) -> JSONResponse:
+    return JSONResponse(msgspec.to_builtins(document))
 
 
 def _supervisor_away() -> ProblemError:

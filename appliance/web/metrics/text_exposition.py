@@ -1,6 +1,7 @@
 """Page of metrics: the box in Prometheus's text format, or OpenMetrics where the collector asks for it."""
 
 from collections.abc import Sequence
+from typing import TypeVar
 
 from prometheus_client import CollectorRegistry
 from prometheus_client import Metric as MetricFamily
@@ -13,6 +14,8 @@ from appliance.web.metrics.box_metrics import add_box
 from appliance.web.metrics.health_metrics import add_gpus, add_health
 from appliance.web.metrics.metric_families import MetricFamilies
 from appliance.web.metrics.traffic_metrics import add_traffic
+
+DocumentT = TypeVar("DocumentT")
 
 
 class _Fixed:
@@ -66,5 +69,5 @@ def box_families(box: BoxDocuments, counters: Document | None) -> MetricFamilies
     return families
 
 
-def _fresh(document: Document | None, age_s: float | None) -> Document | None:
+def _fresh(document: DocumentT | None, age_s: float | None) -> DocumentT | None:
     return document if age_s is not None and age_s < STALE_S else None

@@ -4,13 +4,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from appliance.model.status import AlertSection
 from appliance.presentation.alert_texts import (
     alert_severity,
     alert_text,
     silence_text,
     subject_name,
 )
-from appliance.status.document import AlertSection
 from appliance.wire.json_values import Json, text_in, texts_in
 
 _SEVERITIES: Final = frozenset({"critical", "warning", "info"})
@@ -46,16 +46,16 @@ def alerts_view(section: AlertSection | None, *, now: float) -> AlertsView:
     """Return the alerts of a status document."""
     if section is None:
         return AlertsView(note="Not known: the health agent does not answer.")
-    more = section["left_off"]
+    more = section.left_off
     return AlertsView(
         cards=tuple(_cards(section, now)),
-        silences=tuple(silence_text(silence, now) for silence in section["silences"]),
+        silences=tuple(silence_text(silence, now) for silence in section.silences),
         note=f"{more} more: appliance alerts" if more else "",
     )
 
 
 def _cards(section: AlertSection, now: float) -> Iterable[AlertCard]:
-    for alert in section["alerts"]:
+    for alert in section.alerts:
         yield AlertCard(
             id=text_in(alert, "alert"),
             subject=subject_name(text_in(alert, "subject")),

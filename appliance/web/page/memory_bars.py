@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from appliance.model.amounts import size, size_of_total
+from appliance.model.status import GpuRow, MemoryRow
 from appliance.model.wording import joined
 from appliance.presentation.box_texts import holder_amounts
 from appliance.wire.json_values import Json, number_in, object_in, objects_in, text_in, texts_in
@@ -39,7 +40,7 @@ class MemoryBar:
     """Heat, power and what slows it, in text; empty: not known."""
 
 
-def memory_bars(memory: Json, gpus: Json | None) -> tuple[MemoryBar, ...]:
+def memory_bars(memory: MemoryRow | None, gpus: Json | None) -> tuple[MemoryBar, ...]:
     """Return a bar for each GPU.
 
     Args:
@@ -48,28 +49,24 @@ def memory_bars(memory: Json, gpus: Json | None) -> tuple[MemoryBar, ...]:
     """
     samples = [object_in(sample, "evidence") for sample in objects_in(gpus or {}, "gpus")]
     evidence = {text_in(sample, "uuid"): sample for sample in samples}
-    found = objects_in(memory, "gpus")
-    return tuple(
-        _bar(gpu, evidence.get(text_in(gpu, "uuid"), {}), several=len(found) > 1) for gpu in found
-    )
+    found = () if memory is None else memory.gpus
+    return tuple(_bar(gpu, evidence.get(gpu.uuid, {}), several=len(found) > 1) for gpu in found)
 
 
-def _bar(gpu: Json, sample: Json, *, several: bool) -> MemoryBar:
-    used, total = number_in(gpu, "used_bytes"), number_in(gpu, "total_bytes")
-    name = text_in(gpu, "name") or "GPU"
-    index = number_in(gpu, "index") or 0
+def _bar(gpu: GpuRow, sample: Json, *, several: bool) -> MemoryBar:
+    name, total = gpu.name or "GPU", gpu.total_bytes
     return MemoryBar(
-        title=f"GPU {index:.0f}, {name}" if several else name,
-        amount=size_of_total(used, total) if used is not None and total else "",
-        shares=tuple(_shares(gpu, total or 0.0)),
+        title=f"GPU {gpu.index}, {name}" if several else name,
+        amount=size_of_total(gpu.used_bytes, total) if total else "",
+        shares=tuple(_shares(gpu)),
         note=" · ".join(_readings(gpu, sample)),
     )
 
 
-def _shares(gpu: Json, total_bytes: float) -> Iterable[MemoryShare]:
+def _shares(gpu: GpuRow) -> Iterable[MemoryShare]:
     begin, shade = 0.0, 0
-    for holder in holder_amounts(objects_in(gpu, "holders"), gpu):
-        part = 100 * (holder.held_bytes or 0.0) / total_bytes if total_bytes > 0 else 0.0
+    for holder in holder_amounts(gpu):
+        part = 100 * (holder.held_bytes or 0.0) / gpu.total_bytes if gpu.total_bytes > 0 else 0.0
         width = max(0.0, min(part, 100 - begin))
         fill = f"fill-{shade % _SHADES}" if holder.is_known else "fill-rest"
         shade += holder.is_known
@@ -84,10 +81,9 @@ def _shares(gpu: Json, total_bytes: float) -> Iterable[MemoryShare]:
         begin += width
 
 
-def _readings(gpu: Json, sample: Json) -> Iterable[str]:
-    state = text_in(gpu, "state")
-    if state and state != "ok":
-        yield state
+def _readings(gpu: GpuRow, sample: Json) -> Iterable[str]:
+    if gpu.state not in {"", "ok"}:
+        yield gpu.state
     if (heat := number_in(sample, "temperature_c")) is not None:
         yield f"{heat:.0f} °C"
     if (power := number_in(sample, "power_w")) is not None:

@@ -6,8 +6,8 @@ from typing import Final
 
 from appliance.model.amounts import duration
 from appliance.model.operations import Kind, Phase
+from appliance.model.status import OperationRow
 from appliance.presentation.box_texts import PHASE_LABELS, operation_text, progress_text
-from appliance.wire.json_values import Json, number_in, text_in
 
 _STOPPING: Final = (Phase.PREFLIGHT, Phase.HOLD, Phase.DRAIN, Phase.STOP, Phase.RELEASE)
 _STARTING: Final = (Phase.START, Phase.LOAD, Phase.WARM_UP, Phase.VERIFY)
@@ -48,21 +48,21 @@ class OperationView:
     steps: tuple[OperationStep, ...]
 
 
-def operation_view(operation: Json) -> OperationView:
+def operation_view(operation: OperationRow) -> OperationView:
     """Return the view of the status document's `operation`."""
     return OperationView(
-        id=int(number_in(operation, "id") or 0),
+        id=operation.id,
         title=operation_text(operation),
-        elapsed=duration(number_in(operation, "elapsed_s") or 0.0),
-        rolling_back=operation.get("rolling_back") is True,
+        elapsed=duration(operation.elapsed_s),
+        rolling_back=operation.rolling_back,
         steps=tuple(_steps(operation)),
     )
 
 
-def _steps(operation: Json) -> Iterable[OperationStep]:
-    now = text_in(operation, "phase")
+def _steps(operation: OperationRow) -> Iterable[OperationStep]:
+    now = operation.phase
     kinds = {kind.value: phases for kind, phases in _STEPS.items()}
-    usual = [phase.value for phase in kinds.get(text_in(operation, "kind"), ())]
+    usual = [phase.value for phase in kinds.get(operation.kind, ())]
     at = _ORDER.get(now, -1)
     for phase in sorted({*usual, *([now] if now else [])}, key=lambda p: _ORDER.get(p, at)):
         place = _ORDER.get(phase, at)
@@ -76,17 +76,17 @@ def _steps(operation: Json) -> Iterable[OperationStep]:
         )
 
 
-def _text(operation: Json) -> str:
-    phase_s, deadline_s = number_in(operation, "phase_s"), number_in(operation, "deadline_s")
-    told = text_in(operation, "text")
-    label = PHASE_LABELS.get(text_in(operation, "phase"))
-    parts = ["" if told == label else told, progress_text(operation)]
-    if phase_s is not None:
-        bound = "" if deadline_s is None else f" of at most {duration(deadline_s)}"
-        parts.append(f"{duration(phase_s)}{bound}")
+def _text(operation: OperationRow) -> str:
+    deadline_s, told = operation.deadline_s, operation.text
+    bound = "" if deadline_s is None else f" of at most {duration(deadline_s)}"
+    parts = [
+        "" if told == PHASE_LABELS.get(operation.phase) else told,
+        progress_text(operation),
+        f"{duration(operation.phase_s)}{bound}",
+    ]
     return " · ".join(part for part in parts if part)
 
 
-def _percent(operation: Json) -> int | None:
-    share = number_in(operation, "progress")
+def _percent(operation: OperationRow) -> int | None:
+    share = operation.progress
     return None if share is None else round(100 * max(0.0, min(share, 1.0)))

@@ -102,5 +102,5 @@ def focus_name(documents: BoxDocuments, wanted: str) -> str | None:
     """Return the profile to show in detail: the wanted one, else the one of most interest; None: there is none."""
     if documents.status is None:
         return None
-    names = [row["name"] for row in by_interest(status_document(documents)["profiles"])]
+    names = [row.name for row in by_interest(status_document(documents, documents.status).profiles)]
     return wanted if wanted in names else next(iter(names), None)

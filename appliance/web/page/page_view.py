@@ -2,10 +2,11 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Final, cast
+from typing import Final
 
 from appliance.model.amounts import age
 from appliance.model.measurements import Probe, rate_of
+from appliance.model.status import StatusDocument
 from appliance.model.words import Series
 from appliance.presentation.alert_texts import delivery_line
 from appliance.presentation.box_texts import (
@@ -20,7 +21,6 @@ from appliance.presentation.clock_times import local_minute, utc_second
 from appliance.presentation.health_sections import alert_section, speed_section, without_speeds
 from appliance.presentation.speed_history import History, history_in
 from appliance.presentation.status_markdown import markdown_lines
-from appliance.status.document import StatusDocument
 from appliance.status.speed_row import rate_text
 from appliance.web.box_documents import BoxDocuments, Document
 from appliance.web.page.alert_cards import AlertsView, alerts_view
@@ -36,24 +36,6 @@ from appliance.wire.json_values import Json, number_in, text_in
 
 STALE_S: Final = 5.0
 """Age from which a document is told as old: while its daemon answers, none is older than two seconds."""
-_BLANK: Final[StatusDocument] = {
-    "host": "",
-    "version": "",
-    "supervisor": {"state": "up", "uptime_s": None},
-    "committed": [],
-    "hold": None,
-    "run": None,
-    "operation": None,
-    "last_operation": None,
-    "last_change": None,
-    "memory": None,
-    "gateway": None,
-    "profiles": [],
-    "profile_files": [],
-    "watches": [],
-    "verdict": {"state": "nothing", "exit": 3, "why": []},
-}
-"""Values of fields that a supervisor of another release leaves out."""
 _VERDICTS: Final = {"serving": "serving", "degraded": "degraded", "nothing": "nothing serves"}
 
 
@@ -125,26 +107,26 @@ def page_view(documents: PageDocuments) -> PageView:
             age_s=0.0,
             alerts=alerts_view(alert_section(box.speeds or {}), now=now),
         )
-    status = status_document(box)
-    verdict = status["verdict"]
+    status = status_document(box, box.status)
+    verdict = status.verdict
     profiles = profile_cards(status, now=now)
     focus = documents.focus
     return PageView(
-        host=status["host"],
-        state=verdict["state"],
-        state_text=_VERDICTS.get(verdict["state"], verdict["state"]),
+        host=status.host,
+        state=verdict.state,
+        state_text=_VERDICTS.get(verdict.state, verdict.state),
         head=header(status),
         disconnected=_disconnected(box),
         age_s=round(box.status_age_s or 0.0, 1),
-        reasons=tuple(verdict["why"]),
-        operation=None if status["operation"] is None else operation_view(status["operation"]),
+        reasons=tuple(verdict.why),
+        operation=None if status.operation is None else operation_view(status.operation),
         active=tuple(card for card in profiles if card.runs),
-        memory=memory_bars(status["memory"] or {}, box.gpus),
-        alerts=alerts_view(status.get("alerts"), now=now),
+        memory=memory_bars(status.memory, box.gpus),
+        alerts=alerts_view(status.alerts or None, now=now),
         profiles=profiles,
         traffic=traffic_cards(status),
         requests=requests_view(documents.requests),
-        states=state_bars(status["profiles"], documents.operations, documents.states, now=now),
+        states=state_bars(status.profiles, documents.operations, documents.states, now=now),
         notes=tuple(_notes(status, now)),
         focus=None if focus is None else _focus_view(focus, documents.operations, now),
         footer=tuple(_footer(status, box)),
@@ -152,15 +134,14 @@ def page_view(documents: PageDocuments) -> PageView:
     )
 
 
-def status_document(box: BoxDocuments) -> StatusDocument:
+def status_document(box: BoxDocuments, status: StatusDocument) -> StatusDocument:
     """Return the status document with the sections that the health agent adds, as the command has it."""
-    status = cast("StatusDocument", {**_BLANK, **(box.status or {})})
     speeds = box.speeds
     if speeds is None or (box.speeds_age_s or 0.0) > STALE_S:
-        status["speed"] = without_speeds("speed not known: systemctl status appliance-health")
+        speed = without_speeds("speed not known: systemctl status appliance-health")
     else:
-        status["speed"] = speed_section(speeds)
-    return box.judged(status)
+        speed = speed_section(speeds)
+    return box.judged(status.replaced(speed=speed))
 
 
 def _disconnected(box: BoxDocuments) -> str:
@@ -170,7 +151,7 @@ def _disconnected(box: BoxDocuments) -> str:
 
 def _notes(status: StatusDocument, now: float) -> Iterable[str]:
     yield from run_lines(status, now)
-    if status["operation"] is None:
+    if status.operation is None:
         yield from operation_lines(status)
     yield from unread_lines(status)
     yield from gateway_lines(status)
@@ -178,12 +159,11 @@ def _notes(status: StatusDocument, now: float) -> Iterable[str]:
 
 
 def _footer(status: StatusDocument, box: BoxDocuments) -> Iterable[str]:
-    section = status.get("alerts")
-    if section is not None:
-        yield delivery_line(section)
+    if status.alerts:
+        yield delivery_line(status.alerts.delivery)
     if (box.speeds_age_s or 0.0) > STALE_S:
         yield f"health agent silent for {age(box.speeds_age_s or 0.0)}"
-    reports = () if (speed := status.get("speed")) is None else speed["profiles"].values()
+    reports = status.speed.profiles.values() if status.speed else ()
     probed = [number_in(report, "last_probe_unix_s") for report in reports]
     if last := max((unix_s for unix_s in probed if unix_s is not None), default=None):
         yield f"last probe {age(box.unix_s - last)} ago"

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from appliance.model.status import ProfileRow, StatusDocument, TrafficRow
 from appliance.presentation.box_texts import (
     SHORT,
     STATE_GLYPHS,
@@ -14,9 +15,8 @@ from appliance.presentation.box_texts import (
     traffic_text,
 )
 from appliance.presentation.speed_texts import figures_text, loss_text
-from appliance.status.document import ProfileRow, StatusDocument
 from appliance.status.speed_row import speed_row
-from appliance.wire.json_values import Json, number_in, object_in, objects_in, text_in
+from appliance.wire.json_values import Json
 
 _MARKS_UP: Final = frozenset({"serving", "unresponsive", "loading", "restarting"})
 
@@ -63,45 +63,45 @@ class TrafficCard:
 
 def profile_cards(document: StatusDocument, *, now: float) -> tuple[ProfileCard, ...]:
     """Return the profiles, those that run first."""
-    return tuple(_card(row, document, now) for row in by_interest(document["profiles"]))
+    return tuple(_card(row, document, now) for row in by_interest(document.profiles))
 
 
 def _card(row: ProfileRow, document: StatusDocument, now: float) -> ProfileCard:
-    state, mark = row["state"], row["mark"] or ""
+    state, mark = row.state, row.mark or ""
     is_retired = mark == "retired" and state == "stopped"
     return ProfileCard(
-        name=row["name"],
-        description=row["description"],
+        name=row.name,
+        description=row.description,
         state=state,
         glyph="⊘" if is_retired else STATE_GLYPHS.get(state, "?"),
         mark=mark,
         mark_text=mark_text(mark),
-        engine=row["engine"],
+        engine=row.engine,
         port=port_text(row),
-        since=since_text(row["uptime_s"], now) if state == "serving" else "",
+        since=since_text(row.uptime_s, now) if state == "serving" else "",
         lines=tuple(_lines(row, document, now)),
         warnings=tuple(_warnings(row, document, now)),
-        committed=row["committed"],
+        committed=row.committed,
         runs=state not in SHORT,
         can_start=state not in _MARKS_UP and mark != "retired",
     )
 
 
 def _lines(row: ProfileRow, document: StatusDocument, now: float) -> Iterable[str]:
-    if row["state"] in SHORT:
+    if row.state in SHORT:
         return
-    if row["status_text"] not in {"", row["state"]}:
-        yield row["status_text"]
+    if row.status_text not in {"", row.state}:
+        yield row.status_text
     report = _report(row, document)
     if report is not None:
         yield figures_text(speed_row(report), now)
-    if traffic := traffic_text(document, row["name"]):
+    if traffic := traffic_text(document, row.name):
         yield traffic
 
 
 def _warnings(row: ProfileRow, document: StatusDocument, now: float) -> Iterable[str]:
-    if row["note"]:
-        yield row["note"]
+    if row.note:
+        yield row.note
     report = _report(row, document)
     if report is not None:
         speed = speed_row(report)
@@ -111,34 +111,27 @@ def _warnings(row: ProfileRow, document: StatusDocument, now: float) -> Iterable
 
 
 def _report(row: ProfileRow, document: StatusDocument) -> Json | None:
-    section = document.get("speed")
-    if section is None or row["state"] != "serving":
+    if not document.speed or row.state != "serving":
         return None
-    return section["profiles"].get(row["name"])
+    return document.speed.profiles.get(row.name)
 
 
 def traffic_cards(document: StatusDocument) -> tuple[TrafficCard, ...]:
     """Return the profiles that had requests since the gateway's start, the busiest first."""
-    rows = objects_in(object_in(document, "gateway"), "profiles")
-    cards = [
-        _traffic(row) for row in rows if number_in(row, "requests") or number_in(row, "queued")
-    ]
+    rows = () if document.gateway is None else document.gateway.profiles
+    cards = [_traffic(row) for row in rows if row.requests or row.queued]
     return tuple(sorted(cards, key=lambda card: (-card.in_flight - card.held, card.name)))
 
 
-def _traffic(row: Json) -> TrafficCard:
-    in_flight, held, requests, errors = (
-        int(number_in(row, key) or 0) for key in ("in_flight", "queued", "requests", "errors")
-    )
-    speed, quiet_s = number_in(row, "tok_s"), number_in(row, "quiet_s")
-    first_ms = number_in(object_in(row, "ttft_ms"), "p50")
+def _traffic(row: TrafficRow) -> TrafficCard:
+    first = "" if row.ttft_ms is None else f"{row.ttft_ms.p50 / 1000:.2f} s"
     return TrafficCard(
-        name=text_in(row, "name"),
-        in_flight=in_flight,
-        held=held,
-        requests=requests,
-        errors=errors,
-        tok_s="" if speed is None else f"{speed:.1f}",
-        first_token="" if first_ms is None else f"{first_ms / 1000:.2f} s",
-        quiet="" if quiet_s is None else f"{quiet_s:.0f} s",
+        name=row.name,
+        in_flight=row.in_flight,
+        held=row.queued,
+        requests=row.requests,
+        errors=row.errors,
+        tok_s="" if row.tok_s is None else f"{row.tok_s:.1f}",
+        first_token=first,
+        quiet="" if row.quiet_s is None else f"{row.quiet_s:.0f} s",
     )

@@ -20,8 +20,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from appliance.model.status import ProfileRow
 from appliance.presentation.clock_times import local_minute
-from appliance.status.document import ProfileRow
 from appliance.status.state_record import GAP_S
 from appliance.wire.json_values import Json, number_in, object_in, text_in, texts_in
 
@@ -94,15 +94,15 @@ def state_bars(
     ended = sorted(operations, key=lambda operation: _ended(operation) or 0.0)
     bars = []
     for row in rows:
-        recorded = list(_recorded(row["name"], record or {}, now))
+        recorded = list(_recorded(row.name, record or {}, now))
         if recorded:
-            earlier = _changes(row["name"], ended)
+            earlier = _changes(row.name, ended)
             changes = [c for c in earlier if c.unix_s < recorded[0].unix_s] + recorded
             state = None
         else:
-            changes, state = [*_changes(row["name"], ended), *_now(row)], row["state"]
+            changes, state = [*_changes(row.name, ended), *_now(row)], row.state
         if any(change.state not in _NOTHING for change in changes):
-            bars.append(_bar(row["name"], changes, state, now))
+            bars.append(_bar(row.name, changes, state, now))
     return tuple(bars)
 
 
@@ -157,8 +157,8 @@ def _after(name: str, operation: Json, before: str) -> str:
 
 def _now(row: ProfileRow) -> Iterable[_Change]:
     """Yield the state that is observed, from the time since which it is known to be so."""
-    since = row["since_unix_s"]
-    if row["state"] == "serving" and since is not None:
+    since = row.since_unix_s
+    if row.state == "serving" and since is not None:
         yield _Change(since, "serving")
 
 

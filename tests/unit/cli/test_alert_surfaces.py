@@ -5,7 +5,6 @@ import json
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, replace
-from typing import cast
 
 from appliance.alerts.inhibition import AlertCircumstances
 from appliance.alerts.messages import Rendering, message
@@ -18,7 +17,6 @@ from appliance.model.alerts import TransitionKind
 from appliance.presentation.box_texts import header
 from appliance.presentation.health_sections import alert_section
 from appliance.presentation.status_markdown import markdown_lines
-from appliance.status.document import StatusDocument
 from appliance.web.page.alert_cards import alerts_view
 from appliance.wire.conversation import ResultEvent
 from tests.fakes.alert_answers import alerts_answer
@@ -26,7 +24,7 @@ from tests.fakes.alert_rounds import AlertRounds, bad, good
 from tests.fakes.cli_box import CliBox
 from tests.fakes.cli_call import call
 from tests.fakes.health_server import FakeHealthAgent
-from tests.fakes.supervisor_documents import profile_row, status_document
+from tests.fakes.supervisor_documents import as_status, profile_row, status_document
 
 RESTART = OperationLook(
     id=3,
@@ -65,16 +63,14 @@ def test_every_text_says_that_it_comes_and_goes_and_serves_since_when(here: CliB
     alert = row(rounds)
     answer = alerts_answer([alert])
     box = status_document(profile_row("genesis", "serving", mark="live", committed=True))
-    document = cast("StatusDocument", {**box, "alerts": alert_section({"alerts": answer})})
+    alerts = alert_section({"alerts": answer})
+    document = as_status(box).replaced(alerts=alerts)
     now = rounds.now.unix_s
     terminal = Terminal(stream=io.StringIO())
     texts: dict[str, list[str]] = {
-        "status": list(profile_alert_lines(document.get("alerts"), "genesis", terminal, now=now)),
+        "status": list(profile_alert_lines(alerts, "genesis", terminal, now=now)),
         "top": list(alert_section_lines(document, terminal, columns=200, now=now)),
-        "page": [
-            f"{card.severity} {card.text}"
-            for card in alerts_view(document.get("alerts"), now=now).cards
-        ],
+        "page": [f"{card.severity} {card.text}" for card in alerts_view(alerts, now=now).cards],
         "markdown": list(markdown_lines(document, now=now)),
     }
     details = {**answer, "alert": alert, "changes": [], "rows": []}

@@ -13,6 +13,7 @@ import pytest
 from appliance.cli.health_questions import SpeedQuestion
 from appliance.model.measurements import EventKind, MeasurementEvent
 from appliance.model.record import Record
+from appliance.model.status import SpeedSection
 from appliance.model.words import Series
 from appliance.system.sqlite.measurement_store import MeasurementStore
 from appliance.wire.conversation import ErrorEvent, ResultEvent
@@ -79,15 +80,11 @@ def test_commands_change_what_the_agent_has(agent: HealthThread) -> None:
     assert change == "accept"
     assert by
     answer = SpeedQuestion(str(agent.path), within_s=60.0).answer()
-    assert answer["profiles"]["genesis"]["last_outcome"] == "valid"
+    assert answer.profiles["genesis"]["last_outcome"] == "valid"
 
 
 LONG_S = 60.0
-NOT_KNOWN = {
-    "note": "speed not known: systemctl status appliance-health",
-    "trouble": [],
-    "profiles": {},
-}
+NOT_KNOWN = SpeedSection(note="speed not known: systemctl status appliance-health")
 
 
 def test_the_answer_is_read_later(tmp_path: Path) -> None:
@@ -96,8 +93,8 @@ def test_the_answer_is_read_later(tmp_path: Path) -> None:
     with FakeHealthAgent(path, {"speeds": [speeds(report("a", 9.0), trouble=["full"])]}) as agent:
         answer = SpeedQuestion(str(path), within_s=LONG_S).answer()
         assert [request["verb"] for request in agent.requests] == ["speeds"]
-    assert (answer["note"], answer["trouble"]) == (None, ["full"])
-    assert answer["profiles"]["a"]["ttft_s"] == 0.41
+    assert (answer.note, answer.trouble) == (None, ["full"])
+    assert answer.profiles["a"]["ttft_s"] == 0.41
 
 
 @pytest.mark.parametrize(
@@ -141,7 +138,7 @@ def test_an_answer_of_another_release_is_read_as_far_as_it_is_known(tmp_path: Pa
     odd = ResultEvent(details={"profiles": {"a": 7}, "trouble": None})
     with FakeHealthAgent(path, {"speeds": [odd]}):
         answer = SpeedQuestion(str(path), within_s=LONG_S).answer()
-    assert answer == {"note": None, "trouble": [], "profiles": {"a": {}}}
+    assert answer == SpeedSection(trouble=[], profiles={"a": {}})
 
 
 def test_a_refusal_in_place_of_the_greeting_is_told(tmp_path: Path) -> None:
@@ -150,4 +147,4 @@ def test_a_refusal_in_place_of_the_greeting_is_told(tmp_path: Path) -> None:
     refusal = {"event": "error", "exit": 2, "message": "they share no protocol"}
     with FakeSupervisor(path, {}, greeting=refusal):
         answer = SpeedQuestion(str(path), within_s=LONG_S).answer()
-    assert answer["note"] == "speed not known: they share no protocol"
+    assert answer.note == "speed not known: they share no protocol"

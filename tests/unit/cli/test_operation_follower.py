@@ -20,6 +20,7 @@ import pytest
 from appliance import __version__
 from appliance.cli.operation_follower import find_again, need_lines
 from appliance.model.errors import UnreachableError
+from appliance.model.status import StatusDocument, SupervisorRow
 from appliance.status.box_status import build_status
 from appliance.supervisor.client_requests import ClientRequests
 from appliance.supervisor.control_verbs import ControlVerbs
@@ -49,7 +50,7 @@ class Live:
 
 
 def status_of(supervisor: Supervisor, fakes: FakePorts) -> Any:
-    async def document() -> Mapping[str, Any]:
+    async def document() -> StatusDocument:
         state = await supervisor.state()
         return build_status(
             catalogue=state.catalogue,
@@ -60,7 +61,7 @@ def status_of(supervisor: Supervisor, fakes: FakePorts) -> Any:
             operation=None,
             last_operation=None,
             memory=None,
-            supervisor={"state": "up", "uptime_s": 1.0},
+            supervisor=SupervisorRow(state="up", uptime_s=1.0),
             host="garage",
             version=__version__,
             now=fakes.clock.unix_s(),

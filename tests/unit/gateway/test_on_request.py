@@ -15,6 +15,7 @@ import pytest
 from appliance.gateway.switch_requester import SwitchRequester, ask_for_switch, cancel_switch
 from appliance.model.operations import Kind
 from appliance.model.profile import Endpoint, Handling
+from appliance.model.status import StatusDocument
 from appliance.routing.switch_scheduler import SwitchPolicy
 from appliance.supervisor.access_policy import ReadFromGateway
 from appliance.supervisor.client_requests import ClientRequests
@@ -43,8 +44,8 @@ async def supervised(box: Box, fakes: FakePorts, path: Path) -> AsyncIterator[Su
     fakes.serve("aeon")
     supervisor = fakes.supervisor(FakeProfiles(PROFILES), gateway=box.supervisor)
 
-    async def nothing() -> dict[str, object]:
-        return {}
+    async def nothing() -> StatusDocument:
+        return StatusDocument()
 
     server = ControlVerbs(
         supervisor,

@@ -17,12 +17,14 @@ from appliance.health.box_view import BoxView, ProfileView
 from appliance.health.clock import SystemHealthClock
 from appliance.health.heartbeat import HeartbeatFacts
 from appliance.model.measurements import TrafficSums
+from appliance.model.status import ProfileRow, StatusDocument
 from appliance.model.targets import TargetStanding
 from appliance.settings.tables import AlertSettings, HealthSettings, Settings
 from appliance.system.target_names import target_names_text
 from tests.fakes.alert_samples import NOW, told, transition
 from tests.fakes.health_monitors import FakeCompactingStore
 from tests.fakes.probe_lane import FakeProbeLane, LaneAnswer
+from tests.fakes.supervisor_documents import as_status
 from tests.waiting import until
 
 DOWN = told([transition()]).book
@@ -151,12 +153,10 @@ async def test_a_stop_in_the_status_is_silenced(tmp_path: Path) -> None:
         "outcome": "done",
         "finished_unix_s": time.time(),
     }
-    stopped = {
-        "profiles": [{"name": "a", "state": "stopped", "mark": "live"}],
-        "last_operation": stop,
-    }
+    row = {"name": "a", "state": "stopped", "mark": "live"}
+    stopped = as_status({"profiles": [row], "last_operation": stop})
 
-    async def documents() -> AsyncIterator[Mapping[str, object] | None]:
+    async def documents() -> AsyncIterator[StatusDocument | None]:
         yield stopped
         yield None
 
@@ -174,9 +174,9 @@ async def test_the_gateway_is_told_which_engines_do_not_answer(tmp_path: Path) -
     box = service(tmp_path, lane=lane)
     await box.open()
     await box.watchdog.read()
-    documents: asyncio.Queue[Mapping[str, object] | None] = asyncio.Queue()
+    documents: asyncio.Queue[StatusDocument | None] = asyncio.Queue()
 
-    async def feed() -> AsyncIterator[Mapping[str, object] | None]:
+    async def feed() -> AsyncIterator[StatusDocument | None]:
         while True:
             yield await documents.get()
 
@@ -184,9 +184,9 @@ async def test_the_gateway_is_told_which_engines_do_not_answer(tmp_path: Path) -
         async for _ in box.watched(feed()):
             pass
 
-    def serving(since_unix_s: float) -> Mapping[str, object]:
-        row = {"name": "genesis", "state": "serving", "since_unix_s": since_unix_s}
-        return {"profiles": [row]}
+    def serving(since_unix_s: float) -> StatusDocument:
+        row = ProfileRow(name="genesis", state="serving", since_unix_s=since_unix_s)
+        return StatusDocument(profiles=[row])
 
     tasks = [asyncio.create_task(box.show_unresponsive()), asyncio.create_task(take())]
     try:

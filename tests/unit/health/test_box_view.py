@@ -7,26 +7,29 @@ import pytest
 from appliance.alerts.snapshot import EndedOperation, OperationLook
 from appliance.health.box_view import NOT_CONNECTED, view_of
 from appliance.model.measurements import TrafficSums
+from appliance.model.status import StatusDocument
 from appliance.wire.typed_json import JsonValueError
 from tests.fakes.profiles import applied
+from tests.fakes.supervisor_documents import as_status
 
 NOW_S = 1_760_000_000.0
 CATALOGUE = {"a": applied("a")}
 
 
-def document(**more: Any) -> dict[str, Any]:
+def document(**more: Any) -> StatusDocument:
     """A status document with what the health agent reads in it, and a little else."""
     rows = [
         {"name": "a", "state": "serving", "mark": "live", "since_unix_s": 5.0, "main_pid": 77},
         {"name": "b", "state": "loading", "mark": None, "since_unix_s": None, "main_pid": None},
     ]
-    return {"host": "box", "profiles": rows, "hold": None, "run": None, "operation": None, **more}
+    box = {"host": "box", "profiles": rows, "hold": None, "run": None, "operation": None}
+    return as_status({**box, **more})
 
 
 def test_a_document_says_who_serves() -> None:
     """A profile serves by its state; one that this process does not know has no applied form."""
     view = view_of(document(), CATALOGUE, NOW_S)
-    assert (view.connected, view.operation, view.hold) == (True, False, False)
+    assert (view.connected, view.running, view.hold) == (True, None, False)
     a, b = view.profiles["a"], view.profiles["b"]
     assert (a.serving, a.started_unix_s, a.main_pid, a.mark) == (True, 5.0, 77, "live")
     assert a.applied is CATALOGUE["a"]
@@ -48,7 +51,7 @@ def test_a_document_says_what_goes_on(
 ) -> None:
     """Operation and hold are of the box; a command in place of models counts as a hold."""
     view = view_of(document(**more), CATALOGUE, NOW_S)
-    assert (view.operation, view.hold) == (operation, hold)
+    assert (view.running is not None, view.hold) == (operation, hold)
     assert {profile.held for profile in view.profiles.values()} == {hold}
 
 
@@ -77,12 +80,12 @@ def test_real_traffic_is_told_while_the_gateway_answers() -> None:
 
 @pytest.mark.parametrize(
     "damaged",
-    [None, [], {}, {"profiles": [{"name": "a"}]}, document(hold=True), document(gateway=7)],
+    [None, [], {"profiles": [{"state": "serving"}]}, {"hold": True}, {"gateway": 7}],
 )
-def test_a_document_of_other_types_is_refused(damaged: object) -> None:
-    """A document that cannot be read gives no view, not half of one."""
+def test_a_document_of_other_types_is_refused(damaged: Any) -> None:
+    """A document that cannot be read is none, not half of one."""
     with pytest.raises(JsonValueError):
-        view_of(damaged, CATALOGUE, NOW_S)
+        as_status(damaged)
 
 
 def test_a_view_without_a_supervisor_knows_nobody() -> None:

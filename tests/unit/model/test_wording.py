@@ -4,7 +4,9 @@ from collections.abc import Mapping
 
 import pytest
 
+from appliance.model.status import OperationRow
 from appliance.model.wording import closest, joined, no_such_profile, running_sentences
+from appliance.wire.typed_json import from_json
 
 
 @pytest.mark.parametrize(
@@ -66,7 +68,8 @@ def test_a_running_operation_is_one_sentence(
     operation: Mapping[str, object] | None, sentences: list[str]
 ) -> None:
     """Kind, target, requester without the process, and phase."""
-    assert running_sentences(operation) == sentences
+    running = None if operation is None else from_json(OperationRow, operation)
+    assert running_sentences(running) == sentences
 
 
 def test_nothing_is_close_to_a_stranger() -> None:

@@ -1,10 +1,10 @@
 """The status document and its verdict."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,18 +13,28 @@ from appliance.model.engine_build import EngineBuild
 from appliance.model.observed import ActiveState, Observed, ObservedUnit
 from appliance.model.operations import FOREVER, HoldUntil
 from appliance.model.profile import Catalogue, Endpoint
-from appliance.model.words import Mark
-from appliance.status.box_status import InstalledForm, KnownRows, build_status, endpoint_of
-from appliance.status.document import (
+from appliance.model.status import (
+    BuildRow,
+    EndedOperationRow,
+    GatewayRow,
+    HoldRow,
+    MemoryRow,
+    OperationRow,
     ProfileFileRow,
     ProfileFileState,
+    RunRow,
+    StallRow,
     StatusDocument,
     SupervisorRow,
+    Verdict,
 )
+from appliance.model.words import Mark
+from appliance.status.box_status import InstalledForm, KnownRows, build_status, endpoint_of
 from appliance.status.profile_verdict import profile_exit
 from appliance.status.stalls import Stall
 from appliance.wire.control import Exit
 from appliance.wire.sd_notify import is_of_running_engine
+from appliance.wire.typed_json import from_json
 from tests.fakes.profiles import applied, catalogue
 
 NOW = 1_000_000.0
@@ -82,11 +92,13 @@ def status(
 ) -> StatusDocument:
     # Rows of operations and of memory pass through, so tests give the keys that matter to them.
     rows: dict[str, Any] = {
-        "operation": operation,
-        "last_operation": last_operation,
-        "memory": memory,
+        "operation": None if operation is None else from_json(OperationRow, operation),
+        "last_operation": None
+        if last_operation is None
+        else from_json(EndedOperationRow, last_operation),
+        "memory": None if memory is None else from_json(MemoryRow, memory),
         "memory_of": memory_of,
-        "gateway": gateway,
+        "gateway": None if gateway is None else from_json(GatewayRow, gateway),
     }
     known = dict.fromkeys(BOX, NEVER_RAN) | dict(units)
     return build_status(
@@ -111,15 +123,15 @@ def status(
 
 
 def why(document: StatusDocument) -> str:
-    return " | ".join(document["verdict"]["why"])
+    return " | ".join(document.verdict.why)
 
 
 @pytest.mark.parametrize("unit", [UP, FAILED, STOPPED])
 def test_a_stopped_profile_has_no_status_text(unit: ObservedUnit) -> None:
     """A unit keeps its last text in systemd, which says nothing about the present of one that ended."""
     ended = replace(unit, status_text="serving", has_engine_text=True)
-    (_, _, row) = status({"genesis": ended})["profiles"]
-    assert row["status_text"] == ("serving" if unit is UP else "")
+    (_, _, row) = status({"genesis": ended}).profiles
+    assert row.status_text == ("serving" if unit is UP else "")
 
 
 @pytest.mark.parametrize(
@@ -198,35 +210,35 @@ def test_a_stopped_profile_has_no_status_text(unit: ObservedUnit) -> None:
 )
 def test_verdict(document: StatusDocument, state: str, exit_status: int, sentence: str) -> None:
     """The verdict says whether the right thing serves, and every sentence what to do."""
-    assert document["verdict"]["state"] == state
-    assert document["verdict"]["exit"] == exit_status
+    assert document.verdict.state == state
+    assert document.verdict.exit == exit_status
     assert sentence in why(document)
 
 
 def test_an_uncommitted_profile_is_told_but_not_wrong() -> None:
     """A rival that somebody started by hand serves; what a reboot would do is said."""
     document = status({"aeon": UP}, "aeon")
-    assert document["verdict"]["why"] == []
+    assert document.verdict.why == []
     document = status({"aeon": UP, "embedder": UP}, "aeon")
-    assert document["verdict"]["exit"] == 0
+    assert document.verdict.exit == 0
     assert "embedder serves but is not committed: after a reboot aeon will" in why(document)
 
 
 def test_a_hold_without_a_time_is_said_even_while_something_serves() -> None:
     """A hold that never ends is in every status, lest it be forgotten."""
     document = status({"genesis": UP}, "genesis", hold=FOREVER)
-    assert document["hold"] == {"until_unix_s": None, "kept": True, "requested_by": None}
+    assert document.hold == HoldRow(kept=True)
     assert "on hold without an end" in why(document)
     document = status({}, "genesis", hold=NOW + 60, held_by="ana (uid 1000, pid 4121)")
-    assert document["hold"] is not None
-    assert document["hold"]["requested_by"] == "ana (uid 1000, pid 4121)"
+    assert document.hold is not None
+    assert document.hold.requested_by == "ana (uid 1000, pid 4121)"
     assert "on hold by ana for another 60 s" in why(document)
 
 
 def test_a_hold_by_hand_is_not_said_to_outlive_a_boot() -> None:
     """The hold unit without its file holds until the next boot only."""
     document = status({}, "genesis", hold_active=True)
-    assert document["hold"] == {"until_unix_s": None, "kept": False, "requested_by": None}
+    assert document.hold == HoldRow(kept=False)
     assert "reboots" not in why(document)
 
 
@@ -234,18 +246,18 @@ def test_a_hung_driver_is_told_and_wrongs_nobody() -> None:
     """A profile beside a hung driver still serves; the status says why others cannot start."""
     memory = {"gpu_state": "hung", "gpu_error": "the GPU driver hangs: silent for 5.0 s"}
     document = status({"genesis": UP}, "genesis", memory=memory)
-    assert document["verdict"]["exit"] == 0
+    assert document.verdict.exit == 0
     assert why(document) == (
         "the GPU driver hangs: silent for 5.0 s: running models continue, no start is admitted"
     )
     other = status({"genesis": UP}, "genesis", memory={"gpu_state": "lost"})
-    assert other["verdict"]["why"] == []
+    assert other.verdict.why == []
 
 
 def test_memory_is_told_with_its_profile() -> None:
     """Memory that a profile holds and needs is in its row; unknown is null."""
     document = status({"genesis": UP}, memory_of={"genesis": {"vram_bytes": 1}})
-    found: list[object] = [row["memory"] for row in document["profiles"]]
+    found: list[object] = [row.memory for row in document.profiles]
     assert found == [None, None, {"vram_bytes": 1}]
 
 
@@ -253,18 +265,18 @@ def test_an_engine_without_progress_degrades_the_box() -> None:
     """An engine without progress serves by systemd's state; row, verdict and exit status differ."""
     found = {"genesis": Stall(in_flight=3, quiet_s=95.2)}
     document = status({"genesis": UP}, "genesis", stalls=found)
-    row = document["profiles"][2]
+    row = document.profiles[2]
     words = "no progress: 3 requests in flight, no byte and no CPU for 95 s"
-    assert (row["state"], row["note"]) == ("serving", words)
-    assert row["stall"] == {"in_flight": 3, "quiet_s": 95.2}
+    assert (row.state, row.note) == ("serving", words)
+    assert row.stall == StallRow(in_flight=3, quiet_s=95.2)
     assert profile_exit(row) == Exit.FAILED
-    assert document["verdict"] == {
-        "state": "degraded",
-        "exit": 1,
-        "why": [f"genesis makes {words}: appliance restart genesis"],
-    }
+    assert document.verdict == Verdict(
+        state="degraded",
+        exit=1,
+        why=[f"genesis makes {words}: appliance restart genesis"],
+    )
     stopped = status({"genesis": STOPPED}, "genesis", stalls=found)
-    assert stopped["profiles"][2]["stall"] is None
+    assert stopped.profiles[2].stall is None
 
 
 def test_a_hold_excuses_what_does_not_serve() -> None:
@@ -291,9 +303,9 @@ def test_a_hold_is_told_as_long_as_it_lasts(
 ) -> None:
     """A hold whose time is over is none any more, although what it stopped may not be back."""
     document = status({"genesis": STOPPED}, "genesis", hold=hold, hold_active=active)
-    assert document["hold"] == (None if row is None else {**row, "requested_by": None})
+    assert document.hold == (None if row is None else from_json(HoldRow, row))
     # A stop by hand is claimed only where no hold has stopped it.
-    assert ("stopped by hand" in str(document["profiles"])) is (hold is None and not active)
+    assert ("stopped by hand" in str(document.profiles)) is (hold is None and not active)
 
 
 def test_an_endpoint_is_where_clients_connect() -> None:
@@ -320,8 +332,8 @@ def test_an_empty_box_says_how_to_begin() -> None:
         now=NOW,
         now_s=NOW_S,
     )
-    assert document["verdict"]["why"] == ["no profile is applied: sudo appliance apply"]
-    assert document["verdict"]["exit"] == Exit.NOTHING_SERVING
+    assert document.verdict.why == ["no profile is applied: sudo appliance apply"]
+    assert document.verdict.exit == Exit.NOTHING_SERVING
 
 
 @pytest.mark.parametrize(
@@ -391,15 +403,15 @@ def test_an_empty_box_says_how_to_begin() -> None:
 )
 def test_note(document: StatusDocument, note: str | None) -> None:
     """The one thing worth saying about a profile is said beside it."""
-    said = document["profiles"][2]["note"]
+    said = document.profiles[2].note
     assert said == note if note is None or said is None else note in said
 
 
 def test_marks_are_unknown_without_the_supervisor() -> None:
     """A profile's first mark is no answer to what its mark is now."""
-    assert {row["mark"] for row in status({})["profiles"]} == {None}
-    rows = status({}, marks={"aeon": Mark.RETIRED})["profiles"]
-    assert [row["mark"] for row in rows] == ["retired", "standby", "live"]
+    assert {row.mark for row in status({}).profiles} == {None}
+    rows = status({}, marks={"aeon": Mark.RETIRED}).profiles
+    assert [row.mark for row in rows] == ["retired", "standby", "live"]
 
 
 @pytest.mark.parametrize(
@@ -413,7 +425,7 @@ def test_marks_are_unknown_without_the_supervisor() -> None:
 )
 def test_exit_status_of_one_profile(document: StatusDocument, exit_status: int) -> None:
     """`status NAME` tells failed and wanted-but-down from simply stopped."""
-    assert profile_exit(document["profiles"][2]) == exit_status
+    assert profile_exit(document.profiles[2]) == exit_status
 
 
 UNITS = st.builds(
@@ -437,11 +449,11 @@ def test_verdict_never_contradicts_the_rows(
 ) -> None:
     """The exit is 3 exactly when no row serves, and anything but 0 has a reason."""
     document = status(units, *committed, hold=hold, down=down)
-    serving = [r for r in document["profiles"] if r["state"] == "serving"]
-    verdict = document["verdict"]
-    assert (verdict["exit"] == Exit.NOTHING_SERVING) == (not serving)
-    assert verdict["exit"] == Exit.OK or verdict["why"]
-    json.dumps(document)
+    serving = [r for r in document.profiles if r.state == "serving"]
+    verdict = document.verdict
+    assert (verdict.exit == Exit.NOTHING_SERVING) == (not serving)
+    assert verdict.exit == Exit.OK or verdict.why
+    assert msgspec.convert(msgspec.to_builtins(document), StatusDocument) == document
 
 
 @pytest.mark.parametrize(
@@ -474,7 +486,7 @@ def test_verdict_never_contradicts_the_rows(
 )
 def test_a_command_in_place_of_models(run: ObservedUnit, row: Mapping[str, object] | None) -> None:
     """The launcher's own text is shown, and since when the command runs."""
-    assert status({}, run=run)["run"] == row
+    assert status({}, run=run).run == (None if row is None else from_json(RunRow, row))
 
 
 def test_a_command_explains_what_does_not_serve() -> None:
@@ -482,14 +494,14 @@ def test_a_command_explains_what_does_not_serve() -> None:
     document = status(
         {"genesis": STOPPED}, "genesis", run=replace(UP, status_text="sh of user ana")
     )
-    assert document["verdict"]["why"] == [
+    assert document.verdict.why == [
         "sh of user ana runs in place of models: sudo systemctl stop appliance-run.service ends it"
     ]
-    (row,) = (r for r in document["profiles"] if r["name"] == "genesis")
-    assert row["note"] is None
+    (row,) = (r for r in document.profiles if r.name == "genesis")
+    assert row.note is None
     running = {"kind": "run", "target": ["sh"], "phase": "run"}
     known = status({}, "genesis", run=UP, operation=running)
-    assert known["verdict"]["why"] == ["run sh is running (run): appliance wait"]
+    assert known.verdict.why == ["run sh is running (run): appliance wait"]
 
 
 CRASHED = replace(
@@ -500,13 +512,13 @@ CRASHED = replace(
 def test_a_crash_loop_is_told_with_its_count_and_without_what_was() -> None:
     """The text of an engine that served is no news of one that has crashed; how often it did is."""
     document = status({"genesis": CRASHED}, "genesis")
-    row = document["profiles"][2]
-    assert (row["state"], row["restarts"], row["status_text"]) == ("restarting", 3, "")
-    assert row["note"] == "was killed by signal 9; restarted 3 times so far"
+    row = document.profiles[2]
+    assert (row.state, row.restarts, row.status_text) == ("restarting", 3, "")
+    assert row.note == "was killed by signal 9; restarted 3 times so far"
     again = replace(LOADING, restarts=1, status_text="loading: 4.2 GiB resident")
-    row = status({"genesis": again}, "genesis")["profiles"][2]
-    assert row["status_text"] == "loading: 4.2 GiB resident"
-    assert row["note"] == "after a crash; restarted once so far"
+    row = status({"genesis": again}, "genesis").profiles[2]
+    assert row.status_text == "loading: 4.2 GiB resident"
+    assert row.note == "after a crash; restarted once so far"
 
 
 @pytest.mark.parametrize(
@@ -520,21 +532,17 @@ def test_a_crash_loop_is_told_with_its_count_and_without_what_was() -> None:
 def test_a_failed_profile_keeps_the_text_that_says_why(text: str, shown: str) -> None:
     """The text that systemd has kept of an engine that ran is left out; a reason stays."""
     ended = replace(FAILED, status_text=text, has_engine_text=is_of_running_engine(text))
-    assert status({"genesis": ended}, "genesis")["profiles"][2]["status_text"] == shown
+    assert status({"genesis": ended}, "genesis").profiles[2].status_text == shown
 
 
 def test_without_a_gateway_the_box_is_degraded() -> None:
     """A model that no client reaches does not serve anybody; one that nobody asked about is unknown."""
     document = status({"genesis": UP}, "genesis", gateway={"state": "down", "listening": None})
-    assert (document["verdict"]["state"], document["verdict"]["exit"]) == ("degraded", 1)
+    assert (document.verdict.state, document.verdict.exit) == ("degraded", 1)
     assert "no gateway, so no client is answered: sudo systemctl start" in why(document)
+    assert status({}, "genesis", gateway={"state": "down", "listening": None}).verdict.exit == 3
     assert (
-        status({}, "genesis", gateway={"state": "down", "listening": None})["verdict"]["exit"] == 3
-    )
-    assert (
-        status({"genesis": UP}, "genesis", gateway={"state": "up", "listening": None})["verdict"][
-            "exit"
-        ]
+        status({"genesis": UP}, "genesis", gateway={"state": "up", "listening": None}).verdict.exit
         == 0
     )
 
@@ -556,7 +564,7 @@ def test_a_supervisor_that_waits_for_its_settings_degrades_the_box() -> None:
         now=NOW,
         now_s=NOW_S,
     )
-    assert document["verdict"] == {"state": "degraded", "exit": 1, "why": []}
+    assert document.verdict == Verdict(state="degraded", exit=1, why=[])
 
 
 def test_what_is_not_in_force_is_told_beside_the_profile() -> None:
@@ -568,42 +576,42 @@ def test_what_is_not_in_force_is_told_beside_the_profile() -> None:
     document = status(
         {"genesis": UP, "aeon": STOPPED}, installed=form, edited=frozenset({"embedder"})
     )
-    aeon, embedder, genesis = document["profiles"]
-    assert genesis["restart_pending"] is True
-    assert genesis["unit_changes"] == ["+Nice=5"]
-    assert genesis["note"] == (
+    aeon, embedder, genesis = document.profiles
+    assert genesis.restart_pending is True
+    assert genesis.unit_changes == ["+Nice=5"]
+    assert genesis.note == (
         "its unit was changed by hand: sudo appliance apply shows how;"
         " a restart is pending: appliance restart genesis"
     )
     # One that does not run is started in the new form.
-    assert (aeon["restart_pending"], aeon["unit_changes"], aeon["note"]) == (False, [], None)
-    assert embedder["note"] == "its profile changed since it was applied: sudo appliance apply"
-    assert status({"genesis": UP})["profiles"][2]["restart_pending"] is None
+    assert (aeon.restart_pending, aeon.unit_changes, aeon.note) == (False, [], None)
+    assert embedder.note == "its profile changed since it was applied: sudo appliance apply"
+    assert status({"genesis": UP}).profiles[2].restart_pending is None
 
 
 def test_an_engines_key_that_the_gateway_lacks_is_told_beside_the_profile() -> None:
     """The note of status and list names the restart, of the gateway and not of the model."""
     gateway = {"state": "up", "listening": {"engine_keys": ["genesis"]}}
-    aeon, _, genesis = status({"genesis": UP}, gateway=gateway)["profiles"]
+    aeon, _, genesis = status({"genesis": UP}, gateway=gateway).profiles
     restart = "sudo systemctl restart appliance-gateway.service"
-    assert genesis["note"] == f"the gateway has its engine's key after a restart: {restart}"
-    assert aeon["note"] is None
+    assert genesis.note == f"the gateway has its engine's key after a restart: {restart}"
+    assert aeon.note is None
 
 
 def test_the_build_of_an_engine_is_a_row_of_its_profile() -> None:
     """Version, time and lacking options; a note where the present program lacks one."""
     build = EngineBuild(version="b1", options={"--port": ()}, asked_unix_s=7.0)
     known = InstalledForm(builds={"genesis": build})
-    row = status({"genesis": UP}, installed=known)["profiles"][2]
-    assert row["build"] == {"version": "b1", "asked_unix_s": 7.0, "problem": "", "lacks": []}
-    assert row["note"] is None
+    row = status({"genesis": UP}, installed=known).profiles[2]
+    assert row.build == BuildRow(version="b1", asked_unix_s=7.0, lacks=[])
+    assert row.note is None
     command = ("/opt/l", "--gone")
     catalogue = {**BOX, "genesis": replace(BOX["genesis"], command=command)}
-    row = status({"genesis": UP}, catalogue=catalogue, installed=known)["profiles"][2]
-    assert row["note"] == "its engine's build has no --gone: appliance show genesis"
+    row = status({"genesis": UP}, catalogue=catalogue, installed=known).profiles[2]
+    assert row.note == "its engine's build has no --gone: appliance show genesis"
     outdated = replace(known, outdated=frozenset({"genesis"}))
-    row = status({"genesis": UP}, catalogue=catalogue, installed=outdated)["profiles"][2]
-    assert row["note"] == (
+    row = status({"genesis": UP}, catalogue=catalogue, installed=outdated).profiles[2]
+    assert row.note == (
         "its engine's build has no --gone: appliance show genesis;"
         " a restart is pending: appliance restart genesis"
     )
@@ -612,9 +620,9 @@ def test_the_build_of_an_engine_is_a_row_of_its_profile() -> None:
 def test_a_unit_edited_by_hand_is_not_said_to_be_an_edited_profile() -> None:
     """Systemd wants a reload of such a unit too; the sentence is about the edit."""
     form = InstalledForm(unit_changes={"genesis": ("+Nice=5",)})
-    row = status({"genesis": replace(UP, needs_reload=True)}, installed=form)["profiles"][2]
-    assert row["edited_since_apply"]
-    assert row["note"] == "its unit was changed by hand: sudo appliance apply shows how"
+    row = status({"genesis": replace(UP, needs_reload=True)}, installed=form).profiles[2]
+    assert row.edited_since_apply
+    assert row.note == "its unit was changed by hand: sudo appliance apply shows how"
 
 
 def test_files_that_are_not_applied_are_told() -> None:
@@ -631,16 +639,16 @@ def test_files_that_are_not_applied_are_told() -> None:
         file("new", "unapplied"),
     )
     document = status({"genesis": UP}, "genesis", installed=InstalledForm(profile_files=files))
-    assert document["profile_files"] == list(files)
-    assert document["verdict"] == {
-        "state": "serving",
-        "exit": 0,
-        "why": [
+    assert document.profile_files == list(files)
+    assert document.verdict == Verdict(
+        state="serving",
+        exit=0,
+        why=[
             'bad.toml:1 "x": unknown key',
             "gone.toml is gone, and gone still applied: sudo appliance apply",
             "new.toml is not applied: sudo appliance apply",
         ],
-    }
+    )
 
 
 _NAMES = st.sampled_from(sorted(BOX))
@@ -676,7 +684,7 @@ def test_rows_of_what_does_not_run_are_made_once() -> None:
 
     def made(box: Catalogue = BOX) -> dict[str, Any]:
         document = status({"genesis": UP}, catalogue=box, rows_before=rows)
-        return {row["name"]: row for row in document["profiles"]}
+        return {row.name: row for row in document.profiles}
 
     first, second = made(), made()
     others = BOX.keys() - {"genesis"}

@@ -7,6 +7,7 @@ import pytest
 
 from appliance.status.document_changes import without_ages
 from tests.fakes.live_views import measured
+from tests.fakes.supervisor_documents import as_status
 
 
 def later(document: dict[str, Any]) -> dict[str, Any]:
@@ -22,7 +23,7 @@ def later(document: dict[str, Any]) -> dict[str, Any]:
 
 def test_time_alone_is_no_change() -> None:
     """Ages, uptimes and free memory of the host differ between any two documents."""
-    assert without_ages(later(measured())) == without_ages(measured())
+    assert without_ages(as_status(later(measured()))) == without_ages(as_status(measured()))
 
 
 @pytest.mark.parametrize(
@@ -38,11 +39,11 @@ def test_anything_else_is_one(section: str, key: str, value: object) -> None:
     """States, figures of requests and alerts are what a watch is for."""
     changed = later(measured())
     changed[section] = {**changed[section], key: value}
-    assert without_ages(changed) != without_ages(measured())
+    assert without_ages(as_status(changed)) != without_ages(as_status(measured()))
 
 
 def test_a_request_in_flight_is_one() -> None:
     """A figure deep in a list counts too."""
     changed = later(measured())
     changed["gateway"]["profiles"] = [{**changed["gateway"]["profiles"][0], "in_flight": 7}]
-    assert without_ages(changed) != without_ages(measured())
+    assert without_ages(as_status(changed)) != without_ages(as_status(measured()))

@@ -5,7 +5,9 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from appliance.model.measurements import MeasurementEvent
+from appliance.model.status import StatusDocument
 from appliance.status.engine_events import EngineHistory
+from tests.fakes.supervisor_documents import as_status
 
 SWITCH = {
     "id": 7,
@@ -28,9 +30,10 @@ Row = tuple[str, int | None, str]
 
 def document(
     a: Row, *, running: Mapping[str, object] | None = None, ended: Mapping[str, object] | None
-) -> Mapping[str, object]:
+) -> StatusDocument:
     row = dict(zip(("state", "main_pid", "note"), a, strict=True))
-    return {"profiles": [{"name": "a", **row}], "operation": running, "last_operation": ended}
+    rows = [{"name": "a", **row}]
+    return as_status({"profiles": rows, "operation": running, "last_operation": ended})
 
 
 @pytest.mark.parametrize(
@@ -107,8 +110,6 @@ def test_an_operation_of_before_asks_for_nothing_later() -> None:
     assert event.text == "stopped by hand"
 
 
-def test_documents_of_any_shape_add_nothing() -> None:
-    """A supervisor of another release is no error."""
-    history = EngineHistory()
-    for odd in ({}, {"profiles": None}, {"profiles": [{"name": 1}, 2], "operation": []}):
-        assert not history.take(odd, unix_s=1.0)
+def test_a_document_without_profiles_adds_nothing() -> None:
+    """A supervisor that knows no profile is no error."""
+    assert not EngineHistory().take(StatusDocument(), unix_s=1.0)

@@ -2,14 +2,17 @@
 
 import json
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from appliance.engines.shared.llama_cpp_report import kv_cache_in_slots
 from appliance.model.gateway import EngineLoad
+from appliance.model.status import ListeningRow
 from appliance.status.engine_load import kv_cache_page, load_in
 from appliance.status.gateway_row import gateway_row
+from appliance.wire.typed_json import from_json
 
 LLAMA = """\
 # HELP llamacpp:requests_processing Number of requests processing
@@ -145,7 +148,7 @@ def test_row_of_a_gateway_that_does_not_answer() -> None:
     loads = {"aeon": EngineLoad(queued=2), "mute": None, "empty": EngineLoad()}
     row = gateway_row(None, loads, age_s=1.04, loads_age_s=2.0)
     engine = {"running": None, "queued": 2, "kv_cache": None}
-    assert row == {
+    assert msgspec.to_builtins(row) == {
         "state": "down",
         "uptime_s": None,
         "sampled_age_s": 1.0,
@@ -172,12 +175,12 @@ def test_where_clients_are_served_is_told() -> None:
     }
     renewed = {**told, "tls": "renewed"}
     row = gateway_row({"listening": told}, {}, age_s=0.0, loads_age_s=None)
-    assert row["listening"] == told
+    assert row.listening == from_json(ListeningRow, told)
     row = gateway_row({"listening": renewed}, {}, age_s=0.0, loads_age_s=None)
-    assert row["listening"] == renewed
+    assert row.listening == from_json(ListeningRow, renewed)
     later = {"addresses": None, "tls": "quantum", "keys": "2", "closed": 1}
     row = gateway_row({"listening": later}, {}, age_s=0.0, loads_age_s=None)
-    assert row["listening"] == {
+    assert msgspec.to_builtins(row.listening) == {
         "addresses": [],
         "absent": [],
         "tls": "off",
@@ -199,12 +202,12 @@ def test_row_of_a_gateway_of_another_release() -> None:
         "keys": {"ana": {"requests": 2}},
     }
     row = gateway_row(stats, {}, age_s=0.0, loads_age_s=None)
-    assert (row["state"], row["uptime_s"]) == ("up", None)
+    assert (row.state, row.uptime_s) == ("up", None)
     ttft = {"p50": 1.5, "p99": 2.0}
-    assert row["profiles"] == [
+    assert msgspec.to_builtins(row.profiles) == [
         {**NOTHING, "name": "aeon", "requests": 3, "tok_s": 41.0, "ttft_ms": ttft},
         {**NOTHING, "name": "odd"},
     ]
-    assert [(key["name"], key["requests"]) for key in row["keys"]] == [("ana", 2)]
+    assert [(key.name, key.requests) for key in row.keys] == [("ana", 2)]
     odd = gateway_row({"profiles": 1}, {}, age_s=0.0, loads_age_s=None)
-    assert odd["profiles"] == []
+    assert odd.profiles == []

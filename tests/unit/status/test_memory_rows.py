@@ -1,7 +1,8 @@
 """The status document's account of memory."""
 
-import json
 from dataclasses import replace
+
+import msgspec
 
 from appliance.model.memory import (
     DeviceMemory,
@@ -13,6 +14,7 @@ from appliance.model.memory import (
 )
 from appliance.model.names import unit_of
 from appliance.model.profile import Need
+from appliance.model.status import ProfileMemoryRow
 from appliance.status.memory_rows import memory_row, need_row, need_rows, profile_memory
 from appliance.switch.ledger import Ledger, ledger_of
 from appliance.switch.memory.peak import ObservedPeak
@@ -46,7 +48,7 @@ def test_row_of_the_machine() -> None:
     row = memory_row(
         RAM, sample(CARD, replace(CARD, index=1, uuid="GPU-1", holders=None)), now_s=9.0
     )
-    assert json.loads(json.dumps(row)) == {
+    assert msgspec.to_builtins(row) == {
         "ram_total_bytes": 32 * GIB,
         "ram_available_bytes": 20 * GIB,
         "gpus": [
@@ -93,11 +95,11 @@ def test_row_of_the_machine() -> None:
 
 def test_gpus_that_nobody_asked_or_that_cannot_be_read() -> None:
     """Not asked is null; not read has a state and a reason."""
-    assert memory_row(RAM, None, now_s=9.0)["gpu_state"] is None
-    assert memory_row(RAM, sample(), now_s=9.0)["gpu_state"] is None
+    assert memory_row(RAM, None, now_s=9.0).gpu_state is None
+    assert memory_row(RAM, sample(), now_s=9.0).gpu_state is None
     hung = GpuMemory(state=GpuState.HUNG, reason="the GPU driver hangs")
     row = memory_row(RAM, ledger_of(hung, {}, now_unix_s=5.0, now_s=3.0), now_s=9.0)
-    assert (row["gpu_state"], row["gpu_error"], row["gpus"]) == ("hung", "the GPU driver hangs", [])
+    assert (row.gpu_state, row.gpu_error, row.gpus) == ("hung", "the GPU driver hangs", [])
 
 
 def test_row_of_a_profile() -> None:
@@ -107,13 +109,13 @@ def test_row_of_a_profile() -> None:
     )
     needs = need_rows(BOX, [CARD], {"genesis": peak}, RAM.total_bytes)
     rows = profile_memory(BOX, sample(CARD), needs)
-    assert rows["genesis"] == {
-        "vram_bytes": 11 * GIB,
-        "ram_bytes": 3 * GIB,
-        "locked_bytes": 1,
-        "need": need_row(resolve(BOX["genesis"], peak, [CARD])),
-    }
-    assert rows["mini"]["vram_bytes"] is None
+    assert rows["genesis"] == ProfileMemoryRow(
+        vram_bytes=11 * GIB,
+        ram_bytes=3 * GIB,
+        locked_bytes=1,
+        need=need_row(resolve(BOX["genesis"], peak, [CARD])),
+    )
+    assert rows["mini"].vram_bytes is None
 
 
 def test_row_of_a_profile_that_does_not_run() -> None:
@@ -121,5 +123,5 @@ def test_row_of_a_profile_that_does_not_run() -> None:
     idle = ledger_of(GpuMemory(), {}, now_unix_s=5.0, now_s=3.0)
     for ledger in (None, idle):
         row = profile_memory(BOX, ledger, need_rows(BOX, (), {}, 0))["genesis"]
-        assert (row["vram_bytes"], row["ram_bytes"]) == (None, None)
-        assert row["need"] == need_row(resolve(BOX["genesis"], None, ()))
+        assert (row.vram_bytes, row.ram_bytes) == (None, None)
+        assert row.need == need_row(resolve(BOX["genesis"], None, ()))

@@ -1,10 +1,8 @@
 """Verdicts on one profile: whether its file may be removed."""
 
-from typing import Any, cast
-
 import pytest
 
-from appliance.status.document import ProfileRow
+from appliance.model.status import ProfileRow
 from appliance.status.profile_verdict import removal_refusal
 
 
@@ -32,5 +30,4 @@ def test_a_committed_profile_is_taken_out_of_the_boot_first() -> None:
 
 
 def row(state: str, *, committed: bool = False) -> ProfileRow:
-    members: dict[str, Any] = {"name": "genesis", "state": state, "committed": committed}
-    return cast("ProfileRow", members)
+    return ProfileRow(name="genesis", state=state, committed=committed)

@@ -59,7 +59,7 @@ def ended(state: str, *, is_wanted: bool, suffix: str = "") -> dict[str, UnitVer
         "exec-condition": "was refused by the gate",
     }
     return {
-        result: UnitVerdict(state=state, is_wanted=is_wanted, text=f"{text}{suffix}")  # type: ignore[arg-type]
+        result: UnitVerdict(state=state, is_wanted=is_wanted, text=f"{text}{suffix}")
         for result, text in texts.items()
     }
 

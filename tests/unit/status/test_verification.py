@@ -3,7 +3,7 @@
 import pytest
 
 from appliance.model.running_facts import DeclaredFact, ReportedFact, SelfDescription, Topic
-from appliance.status.document import VerificationRow
+from appliance.model.status import VerificationRow
 from appliance.status.verification import (
     difference_note,
     differences,
@@ -57,7 +57,7 @@ def test_a_failure_names_what_the_profile_does_not_allow() -> None:
     found = row(HALF, ON)
     assert failure_text("x", found) == f"x runs otherwise than declared: {SAID}"
     assert difference_note(found) == f"runs otherwise than declared: {SAID}; {SOFT}"
-    assert [fact["fails"] for fact in differences(found)] == [True, False]
+    assert [fact.fails for fact in differences(found)] == [True, False]
 
 
 def test_agreement_says_nothing() -> None:

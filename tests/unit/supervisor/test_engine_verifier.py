@@ -284,7 +284,7 @@ async def test_what_systemd_starts_is_verified_once() -> None:
     box.fakes.serve("x")
     seen = box.fakes.systemd.observed(box.catalogue)
     await verifier.turn()
-    assert [fact["topic"] for fact in differences(verifier.known()["x"])] == ["parallel"]
+    assert [fact.topic for fact in differences(verifier.known()["x"])] == ["parallel"]
     box.runs_with(settings)
     await verifier.turn()
     assert (verifier.count, len(differences(verifier.known()["x"]))) == (1, 1)
@@ -306,7 +306,7 @@ async def test_a_profile_that_declares_nothing_is_not_asked() -> None:
     await verifier.turn()
     assert (verifier.count, verifier.known()) == (0, {})
     row = await verifier.verify(box.applied)
-    assert row["facts"] == []
+    assert row.facts == []
 
 
 @pytest.mark.virtual_time
@@ -334,7 +334,7 @@ async def test_a_start_of_unknown_time_is_verified_without_a_log() -> None:
     applied, settings = compiled(LLAMA)
     box = Box(applied, settings)
     row = await box.fakes.verifier(lambda: (box.catalogue, Observed(units={}))).verify(applied)
-    states = {fact["topic"]: fact["state"] for fact in row["facts"]}
+    states = {fact.topic: fact.state for fact in row.facts}
     assert (states["ctx"], states["kv"]) == ("agrees", "unknown")
 
 
@@ -361,7 +361,7 @@ async def test_the_verb_compares_anew() -> None:
     bad = await verification_result(supervisor, None)
     assert bad.exit == 1
     assert "x runs otherwise than declared: requests at once 2 declared" in bad.message
-    assert [fact["topic"] for fact in differences(supervisor.verifier.known()["x"])] == ["parallel"]
+    assert [fact.topic for fact in differences(supervisor.verifier.known()["x"])] == ["parallel"]
     with pytest.raises(UnknownProfileError):
         await verification_result(supervisor, "nobody")
     work.cancel()

@@ -17,6 +17,7 @@ import pytest
 from appliance.gateway.switch_requester import Busy, Done, Failed, ask_for_switch, cancel_switch
 from appliance.model.operations import Kind, Outcome
 from appliance.model.profile import Handling
+from appliance.model.status import StatusDocument
 from appliance.supervisor.access_policy import ReadFromGateway, Requester, read_from_operator
 from appliance.supervisor.client_requests import ClientRequests
 from appliance.supervisor.control_verbs import ControlVerbs
@@ -71,8 +72,8 @@ async def supervised(directory: Path, *, gateway_uid: int = UID) -> AsyncIterato
     fakes.serve("aeon")
     supervisor = fakes.supervisor(FakeProfiles(BOX))
 
-    async def nothing() -> dict[str, object]:
-        return {}
+    async def nothing() -> StatusDocument:
+        return StatusDocument()
 
     server = ControlVerbs(
         supervisor,

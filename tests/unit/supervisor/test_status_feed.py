@@ -1,13 +1,14 @@
 """Feed of the status document: at once after a change, seldom otherwise, and cheap."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from time import thread_time
 
 import pytest
 
 from appliance.model.errors import UnitError
+from appliance.model.status import StatusDocument
 from appliance.supervisor.status_feed import PERSON_EVERY_S, PERSON_TIMES, StatusFeed
 from appliance.wire.status_socket import WATCH_EVERY_S
 from tests.fakes.virtual_time import advance
@@ -30,13 +31,13 @@ class Box:
         self.questions += 1
         return self.changes
 
-    async def document(self) -> Mapping[str, int]:
+    async def document(self) -> StatusDocument:
         if self.lost:
             raise UnitError("the bus is away")
         self.documents += 1
         changes = self.changes
         await advance(self.takes_s)
-        return {"changes": changes, "document": self.documents}
+        return StatusDocument(version=str(self.documents), host=str(changes))
 
     def change(self) -> None:
         """Change, and look."""
@@ -57,7 +58,7 @@ class Watcher:
         loop = asyncio.get_running_loop()
         began_s = loop.time()
         async for document in self._documents:
-            self.told.append((round(loop.time() - began_s, 2), document["changes"]))
+            self.told.append((round(loop.time() - began_s, 2), int(document.host)))
 
     async def leave(self) -> None:
         self._watching.cancel()
@@ -183,12 +184,12 @@ async def test_a_slow_watcher_gets_the_present_document() -> None:
     box = Box()
     quick = Watcher(box.feed)
     slow = box.feed.documents()
-    assert (await anext(slow))["changes"] == 0
+    assert (await anext(slow)).host == "0"
     for _ in range(3):
         await advance(1.0)
         box.change()
     await advance(1.0)
-    assert (await anext(slow))["changes"] == 3
+    assert (await anext(slow)).host == "3"
     assert len(quick.told) == 4
     await slow.aclose()
     await quick.leave()
@@ -212,11 +213,11 @@ async def test_dear_documents_come_less_often() -> None:
     cheap = await watched(box, 40.0)
     assert cheap[1][0] == pytest.approx(WATCH_EVERY_S, abs=0.02)
 
-    async def dear() -> Mapping[str, int]:
+    async def dear() -> StatusDocument:
         end_s = thread_time() + 0.03
         while thread_time() < end_s:
             pass
-        return {"changes": 0}
+        return StatusDocument(host="0")
 
     watcher = Watcher(StatusFeed(dear, box.state))
     await advance(60.0)

@@ -4,6 +4,7 @@ import pytest
 
 from appliance.model.gateway import EngineLoad
 from appliance.model.operations import Finished, Goal, Kind, Operation, Outcome
+from appliance.model.status import EngineRow, WatchRow
 from appliance.model.words import Mark
 from appliance.settings.tables import Settings, WatchSettings
 from tests.fakes.profiles import FakeProfiles, applied, catalogue
@@ -25,14 +26,17 @@ async def test_the_gateways_figures_stand_beside_the_engines() -> None:
     status = fakes.status(supervisor, ledger)
     await status.document()
     await settle()  # the engine's answer
-    gateway = (await status.document())["gateway"]
-    assert (gateway["state"], gateway["uptime_s"]) == ("up", 1.0)
-    (aeon,) = gateway["profiles"]
-    assert (aeon["name"], aeon["requests"]) == ("aeon", 0)
-    assert aeon["engine"] == {"running": 1, "queued": 2, "kv_cache": 0.25}
+    gateway = (await status.document()).gateway
+    assert gateway is not None
+    assert (gateway.state, gateway.uptime_s) == ("up", 1.0)
+    (aeon,) = gateway.profiles
+    assert (aeon.name, aeon.requests) == ("aeon", 0)
+    assert aeon.engine == EngineRow(running=1, queued=2, kv_cache=0.25)
     fakes.gateway.away = True
     fakes.systemd.now_s += 5.0
-    assert (await status.document())["gateway"]["state"] == "down"
+    gateway = (await status.document()).gateway
+    assert gateway is not None
+    assert gateway.state == "down"
 
 
 async def test_watches_have_the_mark_that_was_set_last() -> None:
@@ -42,9 +46,9 @@ async def test_watches_have_the_mark_that_was_set_last() -> None:
     supervisor = fakes.supervisor(FakeProfiles(BOX), settings=Settings(watch=watches))
     status = fakes.status(supervisor, fakes.memory_sampler(supervisor.last_look))
     await supervisor.mark("nas", Mark.RETIRED, by="test")
-    assert (await status.document())["watches"] == [
-        {"name": "backup", "mark": "live"},
-        {"name": "nas", "mark": "retired"},
+    assert (await status.document()).watches == [
+        WatchRow(name="backup", mark="live"),
+        WatchRow(name="nas", mark="retired"),
     ]
 
 
@@ -56,11 +60,11 @@ async def test_damaged_files_are_told_until_they_are_whole() -> None:
     ledger = fakes.memory_sampler(supervisor.last_look)
     found: list[str | None] = ["gateway.json is damaged", None]
     status = fakes.status(supervisor, ledger, gateway_damage=lambda: found.pop(0))
-    why = (await status.document())["verdict"]["why"]
+    why = (await status.document()).verdict.why
     assert why[:2] == ["the manifest is damaged", "gateway.json is damaged"]
     profiles.damage = None
     supervisor.reload()
-    again = (await status.document())["verdict"]["why"]
+    again = (await status.document()).verdict.why
     assert again == why[2:]
 
 
@@ -97,15 +101,18 @@ async def test_ages_do_not_follow_a_clock_that_is_set(step_s: float) -> None:
     fakes.clock.step_s = step_s
     fakes.systemd.now_s += 3.0
     document = await status.document()
-    assert document["memory"]["sampled_age_s"] == 5.0
-    assert document["last_operation"]["age_s"] == 3.0
-    assert document["last_operation"]["ms"] == 2000.0
+    assert document.memory is not None
+    assert document.last_operation is not None
+    assert document.memory.sampled_age_s == 5.0
+    assert document.last_operation.age_s == 3.0
+    assert document.last_operation.ms == 2000.0
     since_s = fakes.systemd.observed(BOX).unit("aeon").since_s
-    assert document["profiles"][0]["uptime_s"] == fakes.clock.monotonic_s() - since_s
+    assert document.profiles[0].uptime_s == fakes.clock.monotonic_s() - since_s
     # An operation of another boot has nothing but the wall clock.
     fakes.systemd.boots = 2
-    after_boot = (await status.document())["last_operation"]
-    assert after_boot["age_s"] == max(0.0, 3.0 + step_s)
+    after_boot = (await status.document()).last_operation
+    assert after_boot is not None
+    assert after_boot.age_s == max(0.0, 3.0 + step_s)
 
 
 async def test_a_stop_by_hand_is_told_after_other_operations() -> None:
@@ -120,10 +127,10 @@ async def test_a_stop_by_hand_is_told_after_other_operations() -> None:
         ((Kind.HOLD, "", Outcome.DONE), (Kind.STOP, "aeon", Outcome.DONE)), start=1
     ):
         fakes.store.ended.append(ended(fakes, number, kind, name, outcome))
-        told.append((await status.document())["profiles"][0]["note"])
+        told.append((await status.document()).profiles[0].note)
     failed = ended(fakes, 3, Kind.SWITCH, "genesis", Outcome.FAILED)
     fakes.store.ended.append(failed)
-    told.append((await status.document())["profiles"][0]["note"])
+    told.append((await status.document()).profiles[0].note)
     assert told == [None, "stopped by hand", "stopped by hand"]
 
 

@@ -18,7 +18,7 @@ from appliance.model.errors import BusyError, PermissionDeniedError, Unreachable
 from appliance.model.gateway import EngineMetrics
 from appliance.model.operations import Kind, Phase
 from appliance.model.operators import OperatorToken
-from appliance.status.document import RecordedOperation
+from appliance.model.status import RecordedOperation, StatusDocument
 from appliance.supervisor.access_policy import read_from_watcher
 from appliance.supervisor.client_requests import ClientRequests
 from appliance.supervisor.control_verbs import ControlVerbs
@@ -105,11 +105,11 @@ async def watched(directory: Path) -> AsyncIterator[Watched]:
 
     readers: list[StatusReader] = []
 
-    async def document(reader: StatusReader) -> Mapping[str, Any]:
+    async def document(reader: StatusReader) -> StatusDocument:
         readers.append(reader)
         return await status.document(reader)
 
-    async def known() -> Mapping[str, Any]:
+    async def known() -> StatusDocument:
         return await status.document(StatusReader.WATCHER)
 
     async def gpus() -> Mapping[str, Any]:
@@ -207,9 +207,9 @@ async def test_a_watch_tells_a_switch_while_it_runs(tmp_path: Path) -> None:
         seen: list[tuple[str, ...]] = []
         async for event in events:
             assert isinstance(event, StatusEvent)
-            rows = objects_in(event.status, "profiles")
-            seen.append(tuple(str(r["name"]) for r in rows if r["state"] == "serving"))
-            operation = event.status["operation"]
+            rows = event.status.profiles
+            seen.append(tuple(row.name for row in rows if row.state == "serving"))
+            operation = event.status.operation
             if len(seen) == 1:
                 await box.supervisor.submit(OperationRequest(kind=Kind.SWITCH, names=("genesis",)))
             elif seen[-1] == ("genesis",) and operation is None:
@@ -225,7 +225,7 @@ async def test_a_watch_asks_nobody(tmp_path: Path) -> None:
         assert isinstance(document, StatusEvent)
         assert box.fakes.gateway.questions == 0
         assert box.fakes.host.gpu_readings == 0
-        assert document.status["gateway"] is None
+        assert document.status.gateway is None
 
 
 async def test_an_operators_watch_has_the_figures_of_a_status(tmp_path: Path) -> None:
@@ -239,16 +239,16 @@ async def test_an_operators_watch_has_the_figures_of_a_status(tmp_path: Path) ->
         committed: object = None
         async for event in events:
             assert isinstance(event, StatusEvent)
-            committed = event.status["committed"]
-            gateway = event.status["gateway"]
-            assert isinstance(gateway, dict)
-            assert gateway["state"] == "up"
-            operation = event.status["operation"]
+            committed = event.status.committed
+            gateway = event.status.gateway
+            assert gateway is not None
+            assert gateway.state == "up"
+            operation = event.status.operation
             if not phases:
                 phases.append("none")
                 await box.supervisor.submit(OperationRequest(kind=Kind.SWITCH, names=("genesis",)))
-            elif isinstance(operation, dict):
-                phases.append(str(operation["phase"]))
+            elif operation is not None:
+                phases.append(operation.phase)
             elif len(phases) > 1 or committed == ["genesis"]:
                 break
         assert committed == ["genesis"]

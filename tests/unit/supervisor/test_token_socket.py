@@ -17,6 +17,7 @@ import pytest
 from appliance.model.errors import BadRequestError
 from appliance.model.operations import HoldUntil, Kind
 from appliance.model.operators import OperatorToken
+from appliance.model.status import StatusDocument
 from appliance.model.words import Mark
 from appliance.supervisor.access_policy import ReadByToken
 from appliance.supervisor.client_requests import ClientRequests
@@ -79,8 +80,8 @@ async def supervised(directory: Path, *, web_uid: int = UID) -> AsyncIterator[To
         tokens, accounts.of_uid, now_unix_s=clock.unix_s, monotonic_s=clock.monotonic_s
     )
 
-    async def nothing() -> dict[str, object]:
-        return {}
+    async def nothing() -> StatusDocument:
+        return StatusDocument()
 
     control = ControlVerbs(
         supervisor,

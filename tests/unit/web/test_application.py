@@ -9,6 +9,7 @@ import pytest
 from fastapi.routing import APIRoute
 from starlette.routing import Route, Router
 
+from appliance.model.status import StatusDocument
 from appliance.routing.origin_policy import SameOriginPolicy
 from appliance.web.application import make_application
 from appliance.web.box_documents import BoxDocuments
@@ -17,7 +18,7 @@ from tests.fakes.fixed_box import FixedBox, FixedFocus, browse
 from tests.fakes.operator_actions import FakeBoxActions
 
 POLICY = SameOriginPolicy.of(["Garage", "box.example.org"])
-BOX = FixedBox(BoxDocuments(unix_s=1.0, status={"host": "garage", "profiles": []}))
+BOX = FixedBox(BoxDocuments(unix_s=1.0, status=StatusDocument(host="garage")))
 
 
 def client(host: str = "127.0.0.1:8011", *, enabled: bool = True) -> httpx.AsyncClient:

@@ -8,6 +8,7 @@ import httpx
 import pytest
 
 from appliance.model.errors import BusyError, UnreachableError
+from appliance.model.status import StatusDocument
 from appliance.model.web_addresses import WebAddresses
 from appliance.routing.origin_policy import SameOriginPolicy
 from appliance.web.api.stream import KEEP_ALIVE_S
@@ -130,7 +131,7 @@ class Machines:
     actions: FakeBoxActions = field(default_factory=FakeBoxActions)
     box: FixedBox = field(
         default_factory=lambda: FixedBox(
-            BoxDocuments(unix_s=1.0, status={"host": "garage", "profiles": []})
+            BoxDocuments(unix_s=1.0, status=StatusDocument(host="garage"))
         )
     )
 

@@ -26,6 +26,7 @@ from appliance.wire.status_socket import ClientRequestsRequest, RecordedOperatio
 from tests.fakes.fixed_box import FixedBox, FixedFocus, browse
 from tests.fakes.operator_actions import FakeBoxActions
 from tests.fakes.schema_validator import closed, violations
+from tests.fakes.supervisor_documents import as_status
 
 STATUS = {
     "host": "garage",
@@ -56,7 +57,9 @@ def refused(kind: Any, message: str) -> RequestRefusedError:
 
 @pytest.fixture
 def box() -> FixedBox:
-    return FixedBox(BoxDocuments(unix_s=5.0, status=STATUS, speeds=SPEEDS, gpus={"gpus": []}))
+    return FixedBox(
+        BoxDocuments(unix_s=5.0, status=as_status(STATUS), speeds=SPEEDS, gpus={"gpus": []})
+    )
 
 
 @pytest.fixture
@@ -126,7 +129,7 @@ async def test_ready_means_that_what_should_serve_serves(
     web: httpx.AsyncClient, box: FixedBox, change: dict[str, Any], detail: str
 ) -> None:
     """A box that is degraded otherwise is ready."""
-    box.documents = replace(box.documents, status={**STATUS, **change})
+    box.documents = replace(box.documents, status=as_status({**STATUS, **change}))
     response = await web.get("/readyz")
     assert response.status_code == (503 if detail else 200)
     assert response.json().get("detail", "") == detail

@@ -9,6 +9,7 @@ import pytest
 
 from appliance.model.events import AlertEvent, MeasuredEvent
 from appliance.model.json_reader import parse_object
+from appliance.model.status import StatusDocument
 from appliance.web.api.stream import KEEP_ALIVE_S, lines
 from appliance.web.box_documents import BoxDocuments
 from appliance.web.box_stream import (
@@ -35,7 +36,7 @@ Told = AsyncGenerator[Sequence[tuple[StreamEvent, str]], None]
 @pytest.fixture
 def box() -> FixedBox:
     """A box whose newest operation is 6, with queues for what its daemons tell."""
-    box = FixedBox(BoxDocuments(unix_s=5.0, status={"host": "garage"}))
+    box = FixedBox(BoxDocuments(unix_s=5.0, status=StatusDocument(host="garage")))
     box.answers[OperationsRequest] = {"operations": [{"id": 6}]}
     box.agent_events = [MeasuredEvent(3, 50.0, "smol", "loss")]
     for request in (WatchRequest, FollowRequest, MeasurementEventsRequest):
@@ -65,7 +66,7 @@ async def test_the_snapshot_comes_first_with_the_position_of_now(box: FixedBox) 
     """A client that is new is told what is; its id is that of the newest rows."""
     async with aclosing(BoxStream(box, gather_s=0.0).events()) as events:
         ((name, data, position),) = await taken(events, 1)
-    assert (name, data["status"], position) == ("snapshot", {"host": "garage"}, "m3.a0.o6")
+    assert (name, data["status"]["host"], position) == ("snapshot", "garage", "m3.a0.o6")
 
 
 async def test_every_client_sees_every_phase_in_order_over_one_follower(box: FixedBox) -> None:
@@ -140,7 +141,7 @@ async def test_a_lost_daemon_is_told_once_and_followed_again(box: FixedBox) -> N
         await taken(events, 1)
         box.told[WatchRequest].put_nowait(NOT_RUNNING)
         box.told[WatchRequest].put_nowait(NOT_RUNNING)
-        box.told[WatchRequest].put_nowait(StatusEvent({"host": "garage"}))
+        box.told[WatchRequest].put_nowait(StatusEvent(StatusDocument(host="garage")))
         seen = await taken(events, 2)
     assert [name for name, _, _ in seen] == ["lost", "status"]
 
@@ -178,14 +179,15 @@ async def test_events_of_one_moment_go_out_together_with_one_status(box: FixedBo
     async with aclosing(BoxStream(box).events()) as events:
         await taken(events, 1)
         for number, name in enumerate(PHASES):
-            box.told[WatchRequest].put_nowait(StatusEvent({"number": number}))
+            box.told[WatchRequest].put_nowait(StatusEvent(StatusDocument(host=str(number))))
             box.told[FollowRequest].put_nowait(phase(7, name))
         begin = asyncio.get_running_loop().time()
         piece = await anext(events)
         assert asyncio.get_running_loop().time() - begin == pytest.approx(GATHER_S)
     told = [(event.name, parse_object(event.data)) for event, _ in piece]
     assert [data["change"]["phase"] for name, data in told if name == "operation"] == PHASES
-    assert [data for name, data in told if name == "status"] == [{"number": len(PHASES) - 1}]
+    hosts = [data["host"] for name, data in told if name == "status"]
+    assert hosts == [str(len(PHASES) - 1)]
 
 
 @pytest.mark.virtual_time
@@ -196,7 +198,7 @@ async def test_a_quiet_stream_is_kept_alive(box: FixedBox) -> None:
     first = [await anext(text) for _ in range(4)]
     assert [first[0], *first[2:]] == ["retry: 2000\n\n"] + 2 * [": still here\n\n"]
     assert asyncio.get_running_loop().time() - begin == pytest.approx(30)
-    box.told[WatchRequest].put_nowait(StatusEvent({"host": "garage"}))
-    assert await anext(text) == 'event: status\nid: m3.a0.o6\ndata: {"host": "garage"}\n\n'
+    box.told[WatchRequest].put_nowait(StatusEvent(StatusDocument(host="garage")))
+    assert (await anext(text)).startswith('event: status\nid: m3.a0.o6\ndata: {"host": "garage", ')
     assert isinstance(text, AsyncGenerator)
     await text.aclose()

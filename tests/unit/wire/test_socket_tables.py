@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from appliance.model.errors import BadRequestError
 from appliance.model.measurements import EventKind
 from appliance.model.record import Record
+from appliance.model.status import StatusDocument
 from appliance.model.words import Series
 from appliance.wire.control_requests import CONTROL
 from appliance.wire.conversation import (
@@ -49,6 +50,7 @@ VALUES: Final[Mapping[Any, object]] = {
     Json | None: {"a": [1, None]},
     Mapping[str, float]: {"commit": 1.5},
     EventKind: EventKind.REGRESSION,
+    StatusDocument: StatusDocument(host="garage"),
     Series | None: Series.DECODE,
     bool: True,
     float: 2.5,

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from appliance.model.errors import UnreachableError
+from appliance.model.status import StatusDocument
 from appliance.wire.control_events import StatusEvent
 from appliance.wire.conversation import ErrorEvent, ResultEvent
-from appliance.wire.json_values import Json
 from appliance.wire.server import Peer, serve_conversations
 from appliance.wire.status_socket import (
     STATUS,
@@ -22,7 +22,7 @@ from appliance.wire.status_socket import (
 from appliance.wire.status_stream import SILENT_S, OpenWatch, StatusFollower
 from tests.fakes.virtual_time import advance
 
-ONE, TWO = {"host": "one"}, {"host": "two"}
+ONE, TWO = StatusDocument(host="one"), StatusDocument(host="two")
 LOST = "supervisor not running: sudo systemctl start appliance-supervisor"
 
 Step = StatusSocketEvent | UnreachableError | float
@@ -59,7 +59,7 @@ class Watches:
                 yield step
 
 
-async def followed(open_watch: OpenWatch, most: int) -> list[Json | None]:
+async def followed(open_watch: OpenWatch, most: int) -> list[StatusDocument | None]:
     """The first things that a follower yields."""
     documents = StatusFollower(open_watch).documents()
     try:

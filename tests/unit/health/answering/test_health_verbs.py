@@ -24,6 +24,7 @@ from appliance.model.events import AlertEvent, MeasuredEvent
 from appliance.model.measurements import EventKind, MeasurementEvent
 from appliance.model.operators import TokenOperator
 from appliance.model.profile import WarmUp
+from appliance.model.status import StatusDocument
 from appliance.model.words import Series
 from appliance.speed.speeds import BaselineReport, SpeedReport
 from appliance.system.sqlite.measurement_store import MeasurementStore
@@ -62,6 +63,7 @@ from tests.fakes.health_monitors import RATE, FakeQualityWatch, FakeSpeedWatch
 from tests.fakes.probe_lane import FakeProbeLane, LaneAnswer
 from tests.fakes.probe_rows import probe
 from tests.fakes.profiles import applied
+from tests.fakes.supervisor_documents import as_status
 from tests.fakes.watched_alerts import watched_alerts
 from tests.programs import PATIENCE_S
 
@@ -135,8 +137,8 @@ class Health:
         return error.kind, error.message
 
 
-async def _documents() -> AsyncIterator[Mapping[str, object] | None]:
-    yield DOCUMENT
+async def _documents() -> AsyncIterator[StatusDocument | None]:
+    yield as_status(DOCUMENT)
     await asyncio.Event().wait()
 
 

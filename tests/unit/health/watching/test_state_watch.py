@@ -6,15 +6,18 @@ from pathlib import Path
 
 from appliance.health.agent import HealthAgent, QualityWatch, SpeedWatch
 from appliance.health.clock import SystemHealthClock
-from appliance.health.watching.state_watch import Document, StateWatch
+from appliance.health.watching.state_watch import StateWatch
+from appliance.model.status import StatusDocument
 from appliance.system.sqlite.state_store import StateStore
 from tests.fakes.course_prober import FakeProbeStore
 from tests.fakes.health_monitors import FakeCompactingStore, FakeQualityWatch, FakeSpeedWatch
 from tests.fakes.profiles import applied
+from tests.fakes.supervisor_documents import as_status
 
 
-def document(state: str, **more: object) -> Document:
-    return {"profiles": [{"name": "a", "state": state, **more}, {"name": "b", "state": "stopped"}]}
+def document(state: str, **more: object) -> StatusDocument:
+    rows = [{"name": "a", "state": state, **more}, {"name": "b", "state": "stopped"}]
+    return as_status({"profiles": rows})
 
 
 async def test_each_document_adds_what_has_changed(tmp_path: Path) -> None:
@@ -40,7 +43,7 @@ async def test_each_document_adds_what_has_changed(tmp_path: Path) -> None:
     ended = asyncio.Event()
     unresponsive: set[str] = set()
 
-    async def documents() -> AsyncIterator[Document]:
+    async def documents() -> AsyncIterator[StatusDocument | None]:
         yield document("loading")
         yield document("serving")
         unresponsive.add("a")

@@ -1,7 +1,6 @@
 """Watch over stops of live profiles in the supervisor's documents."""
 
 import time
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -12,14 +11,14 @@ from appliance.alerts.inhibition import AlertCircumstances
 from appliance.alerts.silences import unsilence
 from appliance.health.watching.stop_watch import StopWatch
 from appliance.model.alerts import Subject, SubjectKind
+from appliance.model.status import StatusDocument
+from tests.fakes.supervisor_documents import as_status
 from tests.fakes.watched_alerts import WatchedAlerts, watched_alerts
 
 GENESIS = Subject(kind=SubjectKind.PROFILE, name="genesis")
 
 
-def document(
-    state: str = "stopped", mark: str | None = "live", **last: object
-) -> Mapping[str, object]:
+def document(state: str = "stopped", mark: str | None = "live", **last: object) -> StatusDocument:
     """Return a status document after a stop of genesis."""
     operation = {
         "id": 7,
@@ -29,10 +28,8 @@ def document(
         "finished_unix_s": time.time(),
         **last,
     }
-    return {
-        "profiles": [{"name": "genesis", "state": state, "mark": mark}],
-        "last_operation": operation,
-    }
+    row = {"name": "genesis", "state": state, "mark": mark}
+    return as_status({"profiles": [row], "last_operation": operation})
 
 
 def silenced(box: WatchedAlerts) -> list[tuple[str, str]]:
@@ -60,13 +57,11 @@ async def test_a_stop_of_a_live_profile_is_silent_until_the_next_start(tmp_path:
         document(outcome="failed"),
         document(finished_unix_s=time.time() - 3 * 3600),
         document(profiles=["aeon"]),
-        {"profiles": [], "last_operation": None},
-        {"profiles": []},
-        {"profiles": 7},
+        StatusDocument(),
     ],
 )
-async def test_other_documents_make_no_silence(tmp_path: Path, told: Mapping[str, object]) -> None:
-    """Another mark, another operation, an old one, one that failed, or a damaged document."""
+async def test_other_documents_make_no_silence(tmp_path: Path, told: StatusDocument) -> None:
+    """Another mark, another operation, an old one, one that failed, or none."""
     async with watched_alerts(tmp_path) as box:
         await StopWatch(box.watchdog).take(told)
         assert silenced(box) == []
@@ -103,11 +98,10 @@ async def test_a_store_that_fails_is_tried_again(
     """The next document of the same stop makes the silence."""
     async with watched_alerts(tmp_path) as box:
         watch = StopWatch(box.watchdog)
-        many = {
-            "profiles": [{"name": f"p{n}", "state": "stopped", "mark": "live"} for n in range(300)]
-        }
-        last = {**document()["last_operation"], "profiles": [f"p{n}" for n in range(300)]}  # type: ignore[dict-item]
-        await watch.take({**many, "last_operation": last})
+        names = [f"p{n}" for n in range(300)]
+        rows = [{"name": name, "state": "stopped", "mark": "live"} for name in names]
+        many = document(profiles=names).replaced(profiles=as_status({"profiles": rows}).profiles)
+        await watch.take(many)
         assert "a stop is not silenced: 200 silences are in force" in caplog.text
         assert silenced(box) == []
         await watch.take(document())

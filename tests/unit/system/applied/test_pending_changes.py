@@ -29,7 +29,7 @@ class Profiles:
 
     def rows(self, *applied: str, edited: tuple[str, ...] = ()) -> list[tuple[str, str, str]]:
         found = self.directory.rows(applied, edited)
-        return [(row["name"], row["state"], row["text"]) for row in found]
+        return [(row.name, row.state, row.text) for row in found]
 
 
 @pytest.fixture

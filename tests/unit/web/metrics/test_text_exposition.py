@@ -11,6 +11,7 @@ from prometheus_client.openmetrics.parser import (
 from prometheus_client.parser import text_string_to_metric_families
 
 from appliance.model.operations import Outcome
+from appliance.model.status import StatusDocument
 from appliance.web.box_documents import STALE_S, BoxDocuments, Document
 from appliance.web.metrics.metric_table import METRICS, ON_ENGINE_PAGE, MetricKind
 from appliance.web.metrics.text_exposition import render_box
@@ -173,7 +174,11 @@ def test_a_first_failure_can_be_counted() -> None:
 def test_a_document_of_another_release_makes_a_page(counters: Document) -> None:
     """Keys that are missing or of another type make their metrics absent."""
     strange = BoxDocuments(
-        unix_s=1.0, status={}, status_age_s=0.0, speeds={"alerts": 3}, speeds_age_s=0.0
+        unix_s=1.0,
+        status=StatusDocument(),
+        status_age_s=0.0,
+        speeds={"alerts": 3},
+        speeds_age_s=0.0,
     )
     assert one("appliance_source_up", source="supervisor") in samples(page_of(strange, counters))
 

@@ -26,6 +26,7 @@ from appliance.wire.control_requests import (
 from appliance.wire.conversation import ResultEvent
 from tests.fakes.fixed_box import FixedBox, FixedFocus, browse
 from tests.fakes.operator_actions import TOKEN, FakeBoxActions
+from tests.fakes.supervisor_documents import as_status
 from tests.pins import status_documents
 from tests.pins.status_box import STATES
 
@@ -51,7 +52,7 @@ class Visit:
 
 
 def visit() -> Visit:
-    box = FixedBox(BoxDocuments(unix_s=1e9, status=STATUS, status_age_s=0.1))
+    box = FixedBox(BoxDocuments(unix_s=1e9, status=as_status(STATUS), status_age_s=0.1))
     focus = FixedFocus(FocusDocuments(name="", since_unix_s=0.0, log=("loaded <b>",)))
     desk = FakeBoxActions()
     return Visit(browse(make_application(box, focus, desk, SameOriginPolicy.of([]))), desk, focus)

@@ -11,6 +11,7 @@ from appliance.web.page.page_documents import FocusDocuments, PageDocuments
 from appliance.web.page.page_renderer import STATIC_TYPES, OperatorView, PageRenderer, static_file
 from appliance.web.page.page_view import page_view
 from tests.fakes.html_page import HtmlPage, read_html
+from tests.fakes.supervisor_documents import as_status
 from tests.pins import status_documents
 from tests.pins.status_box import STATES
 
@@ -140,7 +141,11 @@ def documents(
 ) -> PageDocuments:
     return PageDocuments(
         box=BoxDocuments(
-            unix_s=NOW, status=status, status_age_s=age_s, speeds=speeds, speeds_age_s=0.5
+            unix_s=NOW,
+            status=None if status is None else as_status(status),
+            status_age_s=age_s,
+            speeds=speeds,
+            speeds_age_s=0.5,
         ),
         focus=FocusDocuments(
             name=focus, since_unix_s=NOW - 7 * 86400, history=HISTORY, probes=(), log=log

@@ -5,6 +5,7 @@ import math
 import pytest
 
 from appliance.model.operations import Kind, Phase
+from appliance.model.status import MemoryRow, OperationRow
 from appliance.presentation.speed_history import History
 from appliance.presentation.status_markdown import markdown_lines
 from appliance.status.history import RateSummary
@@ -15,6 +16,8 @@ from appliance.web.page.page_documents import PageDocuments
 from appliance.web.page.page_view import page_view, status_document
 from appliance.web.page.profile_cards import traffic_cards
 from appliance.web.page.rate_chart import MOST_MARKERS, MOST_POINTS, ChartMark, rate_chart
+from appliance.wire.typed_json import from_json
+from tests.fakes.supervisor_documents import as_status
 from tests.pins import status_documents
 from tests.pins.status_box import GIB, STATES
 
@@ -25,8 +28,8 @@ WEEK_S = 7 * 86_400.0
 def test_markdown_is_that_of_the_command() -> None:
     """A person who copies it from the page, and one who runs the command, have the same text."""
     status, _ = status_documents.observe(STATES["GPUs"])
-    box = BoxDocuments(unix_s=NOW, status=status, status_age_s=0.1)
-    expected = "\n".join(markdown_lines(status_document(box), now=NOW))
+    box = BoxDocuments(unix_s=NOW, status=as_status(status), status_age_s=0.1)
+    expected = "\n".join(markdown_lines(status_document(box, as_status(status)), now=NOW))
     assert page_view(PageDocuments(box=box)).markdown == expected
     assert "Not known: the health agent does not answer." in expected
 
@@ -45,7 +48,7 @@ def test_bars_of_memory_fit_their_gpu() -> None:
         "holders": [*holders, {"profile": "aeon", "pid": 9, "held_bytes": None}],
     }
     sample = {"evidence": {"uuid": "GPU-0", "power_w": 120.4, "temperature_c": 61}}
-    [bar] = memory_bars({"gpus": [gpu]}, {"gpus": [sample]})
+    [bar] = memory_bars(from_json(MemoryRow, {"gpus": [gpu]}), {"gpus": [sample]})
     assert bar.amount == "23.0 of 24.0 GiB"
     assert bar.note == "61 °C · 120 W"
     assert sum(share.width for share in bar.shares) == pytest.approx(100, abs=0.1)
@@ -66,7 +69,9 @@ def test_every_operation_has_one_step_of_now(kind: Kind, phase: str) -> None:
         "phase_s": 1.5,
     }
     view = operation_view(
-        {**document, "deadline_s": 30.0, "elapsed_s": 9.0, "text": "11 of 18 GiB"}
+        from_json(
+            OperationRow, {**document, "deadline_s": 30.0, "elapsed_s": 9.0, "text": "11 of 18 GiB"}
+        )
     )
     states = [step.state for step in view.steps]
     assert states == sorted(states, key=["done", "now", "next"].index)
@@ -78,7 +83,9 @@ def test_every_operation_has_one_step_of_now(kind: Kind, phase: str) -> None:
 def test_a_switch_shows_all_its_steps_from_the_beginning() -> None:
     """Each phase but that of a command, which a switch has none of."""
     for kind in (Kind.SWITCH, Kind.RESTART):
-        view = operation_view({"id": 3, "kind": kind.value, "phase": Phase.PREFLIGHT.value})
+        view = operation_view(
+            from_json(OperationRow, {"id": 3, "kind": kind.value, "phase": Phase.PREFLIGHT.value})
+        )
         assert [step.phase for step in view.steps] == [p.value for p in Phase if p is not Phase.RUN]
 
 
@@ -96,13 +103,16 @@ def test_the_load_has_a_figure(
 ) -> None:
     """By how long it took before; one that takes longer than usual is told as such."""
     view = operation_view(
-        {
-            "kind": "switch",
-            "phase": "load",
-            "phase_s": 30.0,
-            "progress": progress,
-            "usual_s": usual_s,
-        }
+        from_json(
+            OperationRow,
+            {
+                "kind": "switch",
+                "phase": "load",
+                "phase_s": 30.0,
+                "progress": progress,
+                "usual_s": usual_s,
+            },
+        )
     )
     [now] = [step for step in view.steps if step.state == "now"]
     assert (now.text, now.percent) == (text, percent)
@@ -122,10 +132,7 @@ def test_requests_in_flight_come_first() -> None:
         },
         {"name": "unused", "requests": 0},
     ]
-    document = status_document(
-        BoxDocuments(unix_s=NOW, status={**status, "gateway": {"profiles": rows}})
-    )
-    cards = traffic_cards(document)
+    cards = traffic_cards(as_status({**status, "gateway": {"profiles": rows}}))
     assert [card.name for card in cards] == ["busy", "idle"]
     assert (cards[0].in_flight, cards[0].held, cards[0].first_token) == (1, 3, "0.41 s")
 

@@ -16,6 +16,7 @@ from appliance.web.box_documents import BoxDocuments
 from tests.fakes.fixed_box import FixedBox, FixedFocus, browse
 from tests.fakes.html_page import read_html
 from tests.fakes.operator_actions import TOKEN, FakeBoxActions
+from tests.fakes.supervisor_documents import as_status
 from tests.pins import status_documents
 from tests.pins.status_box import STATES
 
@@ -48,7 +49,7 @@ class Desk:
     def __init__(self, trials: FixedTrials | None) -> None:
         self.actions = FakeBoxActions()
         self.trials = trials
-        box = FixedBox(BoxDocuments(unix_s=1e9, status=STATUS, status_age_s=0.1))
+        box = FixedBox(BoxDocuments(unix_s=1e9, status=as_status(STATUS), status_age_s=0.1))
         application = make_application(
             box, FixedFocus(), self.actions, SameOriginPolicy.of([]), trials=trials
         )

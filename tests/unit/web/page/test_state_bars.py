@@ -4,7 +4,9 @@ from typing import Any
 
 import pytest
 
+from appliance.model.status import ProfileRow
 from appliance.web.page.state_bars import MOST_CHANGES, MOST_PARTS, state_bars
+from tests.fakes.supervisor_documents import as_status
 from tests.pins import status_documents
 from tests.pins.status_box import STATES
 
@@ -13,11 +15,11 @@ HOUR_S = 3600.0
 STATUS, _ = status_documents.observe(STATES["serving"])
 
 
-def row(name: str, state: str, since_h: float | None = None) -> Any:
+def row(name: str, state: str, since_h: float | None = None) -> ProfileRow:
     """A profile that has been in a state for some hours."""
     [found] = [one for one in STATUS["profiles"] if one["name"] == name]
     since = None if since_h is None else NOW - since_h * HOUR_S
-    return {**found, "state": state, "since_unix_s": since}
+    return as_status({"profiles": [{**found, "state": state, "since_unix_s": since}]}).profiles[0]
 
 
 def operation(kind: str, target: str, ended_h: float, **more: object) -> dict[str, object]:
