@@ -30,7 +30,7 @@ from appliance.health.agent_failure import tell_return
 from appliance.health.answering.alert_verbs import AlertVerbs, SubjectDirectory
 from appliance.health.box_view import BoxView
 from appliance.health.clock import HealthClock, TrialClock
-from appliance.health.delivery_report import DeliveryFigures
+from appliance.health.delivery_figures import DeliveryFigures
 from appliance.health.heartbeat import Heartbeat
 from appliance.health.message_renderer import MessageButtons, MessageRenderer, message_clock
 from appliance.health.outbox_sender import OutboxSender

@@ -11,7 +11,7 @@ from appliance.alerts.outbox import Settlement
 from appliance.alerts.snapshot import BoxLook
 from appliance.health.answering.alert_verbs import AlertVerbs, SubjectDirectory
 from appliance.health.clock import HealthClock, SystemHealthClock
-from appliance.health.delivery_report import DeliveryFigures
+from appliance.health.delivery_figures import DeliveryFigures
 from appliance.health.heartbeat import HeartbeatFacts
 from appliance.health.watching.watchdog_loop import Watchdog
 from appliance.model.alerts import OutboxState, Transition

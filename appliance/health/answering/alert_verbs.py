@@ -11,16 +11,32 @@ from typing import Final, assert_never
 from msgspec import to_builtins
 
 from appliance.alerts.action_tokens import ButtonAction, present_token
-from appliance.alerts.book import AlertBook
+from appliance.alerts.book import AlertBook, Evaluation
 from appliance.alerts.evaluation import ack
+from appliance.alerts.outbox import WAITING, OutboxRow
 from appliance.alerts.report import open_alerts, open_states, subject_phrase
 from appliance.alerts.silences import add_window, remove_window, silence, unsilence
 from appliance.health.clock import HealthClock
-from appliance.health.delivery_report import DeliveryFigures, DeliveryTrial
+from appliance.health.delivery_figures import DeliveryFigures
 from appliance.health.watching.watchdog_loop import Watchdog
-from appliance.model.alerts import BOX, Subject, SubjectKind
+from appliance.model.alerts import (
+    BOX,
+    AlertRule,
+    Notice,
+    OutboxState,
+    Severity,
+    Subject,
+    SubjectKind,
+    Transition,
+    TransitionKind,
+)
 from appliance.model.amounts import duration
-from appliance.model.errors import NotFoundError, PermissionDeniedError, UnknownProfileError
+from appliance.model.errors import (
+    NotFoundError,
+    PermissionDeniedError,
+    PreconditionError,
+    UnknownProfileError,
+)
 from appliance.model.events import AlertEvent
 from appliance.model.wording import no_such_profile, short
 from appliance.system.sqlite.alert_store import AlertStore
@@ -41,6 +57,7 @@ from appliance.wire.alert_requests import (
     UnsilenceRequest,
     WindowsRequest,
 )
+from appliance.wire.control import Exit
 from appliance.wire.conversation import ResultEvent
 
 
@@ -98,6 +115,10 @@ _MOST_ROWS: Final = 1000
 _MOST_ANSWER_BYTES: Final = 300_000
 """Size of the alerts in an answer, whose line has at most 1 MiB."""
 _REFUSED: Final = "the button was used, is older than a day, or is none of this box"
+_TRIAL_S: Final = 30.0
+"""Time for the delivery of a test alert."""
+_LOOK_EVERY_S: Final = 0.25
+_NEWEST_ROWS: Final = 300
 _BUTTON: Final = "a button"
 """Person that acts, where nobody says more."""
 
@@ -126,7 +147,6 @@ class AlertVerbs:
         self._figures = figures
         self._subjects = subjects
         self._clock = clock
-        self._trial = DeliveryTrial(watchdog, store, figures, clock)
 
     async def answer(self, request: AlertQuestion, by: str) -> ResultEvent:  # noqa: PLR0911 - one a verb
         """Answer a request of `by`. Raises `ApplianceError`."""
@@ -140,7 +160,7 @@ class AlertVerbs:
             case WindowsRequest():
                 return ResultEvent(details={"windows": self._windows()})
             case TestAlertRequest(target):
-                return await self._trial.run(target, by)
+                return await self._test(target, by)
             case ActRequest(token):
                 return await self._act(token)
             case _:
@@ -237,6 +257,65 @@ class AlertVerbs:
         window = PlannedWindow(**fields)
         await self._watchdog.change(lambda book, _now: add_window(book, window))
         return _done(f"the window {short(request.name)} is planned")
+
+    async def _test(self, target: str | None, by: str) -> ResultEvent:
+        """Send a test alert to a target, or to all, and return what became of it.
+
+        It takes the way of every alert, and is critical, so that it goes to every target, and as loudly as the worst.
+        It is no state of the alert book: there is nothing to ack, and no message about its end.
+        """
+        known = self._figures.targets()
+        if not known:
+            raise PreconditionError("nobody would be told: sudo appliance target add NAME")
+        if target is not None and target not in known:
+            raise NotFoundError(f'no target "{short(target)}": appliance target ls')
+        targets = known if target is None else [target]
+        now_unix_s = self._clock.unix_s()
+        test = Transition(
+            unix_s=now_unix_s,
+            kind=TransitionKind.FIRED,
+            alert="test",
+            subject=BOX,
+            rule=AlertRule.TEST,
+            episode=int(now_unix_s * 1000),  # the time, so that each test has its own
+            severity=Severity.CRITICAL,
+            fact=f"test alert, sent by {short(by)}",
+            details=("Nothing is wrong: alerts reach this target.",),
+            since_unix_s=now_unix_s,
+            by=by,
+        )
+        await self._watchdog.change(
+            lambda book, _now: Evaluation(
+                book=book, transitions=[test], notices=[Notice(transition=test)]
+            ),
+            only=targets,
+        )
+        rows = await self._settled(test.episode, len(targets))
+        sent = sum(row.state is OutboxState.SENT for row in rows)
+        have = f"{sent} of {len(targets)} targets {'has' if sent == 1 else 'have'} the test alert"
+        outcomes = [
+            {"target": row.target, "state": row.state.value, "text": row.text} for row in rows
+        ]
+        return ResultEvent(
+            exit=Exit.OK if sent == len(targets) else Exit.FAILED,
+            outcome="tested",
+            message=have,
+            details={"targets": outcomes},
+        )
+
+    async def _settled(self, episode: int, targets: int) -> Sequence[OutboxRow]:
+        """Return the rows of a test once all are settled, or as they are after half a minute."""
+        until_s = self._clock.monotonic_s() + _TRIAL_S
+        while True:
+            rows = [
+                row
+                for row in await self._store.outbox(_NEWEST_ROWS)
+                if (row.transition.rule, row.transition.episode) == (AlertRule.TEST, episode)
+            ]
+            waits = len(rows) < targets or any(row.state in WAITING for row in rows)
+            if not waits or self._clock.monotonic_s() >= until_s:
+                return rows
+            await self._clock.sleep_until(self._clock.monotonic_s() + _LOOK_EVERY_S)
 
     async def _act(self, text: str) -> ResultEvent:
         """Do what a button is for, once; each reason for a refusal has the same sentence."""

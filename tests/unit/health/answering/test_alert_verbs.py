@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from appliance.alerts.outbox import OutboxRow
-from appliance.health.delivery_report import sent_alerts
+from appliance.health.delivery_figures import sent_alerts
 from appliance.health.heartbeat import HeartbeatFacts
 from appliance.model.alerts import (
     BOX,
