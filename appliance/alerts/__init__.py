@@ -8,7 +8,7 @@ registry of the rules, and their findings at one look       `rules`
 findings become alerts that fire and resolve                `book`, `look_counting`, `evaluation`, `round`
 which of them are explained, silenced, delivered            `inhibition`, `silences`, `delivery`
 rows for each target, and what is sent next                 `outbox`, `outbox_plan`
-words of messages, and tokens of their buttons              `messages`, `action_tokens`
+words of messages, and tokens of their buttons              `messages`, `box_messages`, `action_tokens`
 alerts as screens and sockets show them                     `report`
 ==========================================================  ==================================================
 

@@ -11,18 +11,15 @@ A message is made at the moment in which it is sent, so ages in it are true then
 
 All messages of an episode have one sequence id: a receiver that knows such ids shows one entry, whose last
 message is the present one.
-
-Messages about the box itself and its health agent come when no rule can be judged.
 """
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from appliance.alerts.box_messages import sequence_word
 from appliance.alerts.rules import command_for, over_phrase
 from appliance.model.alerts import (
-    AlertRule,
     Message,
     MessageAction,
     Severity,
@@ -41,9 +38,6 @@ _LATE_S: Final = 90.0
 """Age from which a message says that it is late: grouping and a first retry take less."""
 _STABLE_S: Final = 300.0
 """Time from an end to the message about it from which on that says so: an alert that came and went."""
-_MOST_SEQUENCE_ID: Final = 64
-"""Limit of ntfy."""
-_FOREIGN: Final = re.compile(r"[^A-Za-z0-9_-]+")
 _TAGS: Final = {
     Severity.CRITICAL: "rotating_light",
     Severity.WARNING: "warning",
@@ -161,16 +155,6 @@ def sequence_id(host: str, transition: Transition) -> str:
     return sequence_word(f"{host}-{transition.alert}-{transition.rule}-{transition.episode}")
 
 
-def sequence_word(text: str) -> str:
-    """Return a text as a sequence id: letters, digits, ``-`` and ``_`` alone, at most 64 of them."""
-    return _FOREIGN.sub("-", text)[-_MOST_SEQUENCE_ID:].strip("-")
-
-
-def runbook_of(rule: AlertRule) -> str:
-    """Return the anchor of a rule in docs/runbooks.md."""
-    return rule.value
-
-
 def _body(transition: Transition, rendering: Rendering) -> Sequence[str]:
     details = " · ".join(line for line in transition.details if line.strip())
     resolved = transition.kind is TransitionKind.RESOLVED
@@ -182,7 +166,7 @@ def _body(transition: Transition, rendering: Rendering) -> Sequence[str]:
         found.append(f"Likely: {transition.likely}" if transition.likely else "")
         is_well = transition.ended_unix_s is not None
         found.append("" if is_well else f"Do: {command_of(transition)}")
-        found.append(f"Runbook: {runbook_of(transition.rule)}")
+        found.append(f"Runbook: {transition.rule}")
     return [_clipped(_flat(line), _MOST_LINE) for line in found if line]
 
 
@@ -238,93 +222,3 @@ def _flat(text: str) -> str:
 
 def _clipped(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[: most - 1].rstrip()}…"
-
-
-_FIRE_TAGS: Final = ("rotating_light",)
-_OVER_TAGS: Final = ("white_check_mark",)
-_AGENT: Final = "appliance-health"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BoxWords:
-    """Circumstances in which messages about the box are made."""
-
-    host: str
-    """Name of this machine."""
-    clock: Callable[[float], str]
-    """Function that returns the local time of a moment as people read it: ``04:10``."""
-
-
-def box_silent(words: BoxWords, now_unix_s: float) -> Message:
-    """Return the message that a target is to deliver if nothing comes from this box any more."""
-    return Message(
-        title=f"▼ {words.host} is silent",
-        body=(
-            f"Nothing has come from {words.host} since {words.clock(now_unix_s)}: it has no power, no"
-            " network, or its health agent is dead.\n"
-            f"Do: ssh {words.host} appliance status\n"
-            "Runbook: box-silent"
-        ),
-        severity=Severity.CRITICAL,
-        sequence_id=silent_sequence_id(words),
-        tags=_FIRE_TAGS,
-    )
-
-
-def box_back(words: BoxWords, *, silent_unix_s: float, now_unix_s: float) -> Message:
-    """Return the message that takes the place of a delivered `box_silent`."""
-    span = f"{words.clock(silent_unix_s)} to {words.clock(now_unix_s)}"
-    return Message(
-        title=f"▲ {words.host} is heard again",
-        body=f"{words.host} · silent {span} ({age(now_unix_s - silent_unix_s)})",
-        severity=Severity.CRITICAL,
-        resolved=True,
-        sequence_id=silent_sequence_id(words),
-        tags=_OVER_TAGS,
-    )
-
-
-def agent_dead(words: BoxWords, *, now_unix_s: float, result: str, again_in: str) -> Message:
-    """Return the message that the health agent has failed too often.
-
-    Args:
-        words: Circumstances.
-        now_unix_s: Time at which systemd gave it up.
-        result: Result of its unit, as systemd names it: ``watchdog``; empty: not known.
-        again_in: Time after which systemd tries again, as people read it.
-    """
-    why = f" ({result})" if result else ""
-    return Message(
-        title=f"▼ {words.host}: the health agent is dead",
-        body=(
-            f"{words.host} · since {words.clock(now_unix_s)}{why}\n"
-            f"Models go on, and nobody watches them; tried again in {again_in}.\n"
-            f"Do: journalctl -u {_AGENT} -n 50\n"
-            "Runbook: health-agent-dead"
-        ),
-        severity=Severity.CRITICAL,
-        sequence_id=_dead_id(words),
-        tags=_FIRE_TAGS,
-    )
-
-
-def agent_back(words: BoxWords, *, dead_unix_s: float, now_unix_s: float) -> Message:
-    """Return the message that takes the place of `agent_dead`."""
-    span = f"{words.clock(dead_unix_s)} to {words.clock(now_unix_s)}"
-    return Message(
-        title=f"▲ {words.host}: the health agent watches again",
-        body=f"{words.host} · nobody watched {span} ({age(now_unix_s - dead_unix_s)})",
-        severity=Severity.CRITICAL,
-        resolved=True,
-        sequence_id=_dead_id(words),
-        tags=_OVER_TAGS,
-    )
-
-
-def silent_sequence_id(words: BoxWords) -> str:
-    """Return the sequence id of `box_silent` and `box_back`."""
-    return sequence_word(f"{words.host}-box-silent")
-
-
-def _dead_id(words: BoxWords) -> str:
-    return sequence_word(f"{words.host}-health-agent-dead")

@@ -16,9 +16,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Final, Protocol
 
-from appliance.alerts.messages import BoxWords, agent_back, agent_dead
-from appliance.health.clock import HealthClock, SystemHealthClock
-from appliance.health.message_renderer import message_clock
+from appliance.alerts.box_messages import BoxWords, agent_back, agent_dead
+from appliance.health.clock import HealthClock, SystemHealthClock, message_clock
 from appliance.model import paths
 from appliance.model.alerts import Message, SendOutcome, SendResult
 from appliance.model.errors import ApplianceError

@@ -20,8 +20,8 @@ from secrets import token_bytes
 from typing import Final
 
 from appliance.alerts.book import AlertPolicy
+from appliance.alerts.box_messages import BoxWords
 from appliance.alerts.inhibition import AlertCircumstances, OwnNetwork, circumstances
-from appliance.alerts.messages import BoxWords
 from appliance.alerts.report import open_alerts
 from appliance.alerts.snapshot import BoxLook
 from appliance.health.agent import HealthAgent
@@ -29,10 +29,10 @@ from appliance.health.agent_failure import FILE as FAILURE_FILE
 from appliance.health.agent_failure import tell_return
 from appliance.health.answering.alert_verbs import AlertVerbs, SubjectDirectory
 from appliance.health.box_view import BoxView
-from appliance.health.clock import HealthClock, TrialClock
+from appliance.health.clock import HealthClock, TrialClock, message_clock
 from appliance.health.delivery_figures import DeliveryFigures
 from appliance.health.heartbeat import Heartbeat
-from appliance.health.message_renderer import MessageButtons, MessageRenderer, message_clock
+from appliance.health.message_renderer import MessageButtons, MessageRenderer
 from appliance.health.outbox_sender import OutboxSender
 from appliance.health.watching.box_observer import BoxObserver
 from appliance.health.watching.checks import EngineChecks, UrlAnswer, WatchChecks

@@ -22,12 +22,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final, Protocol
 
-from appliance.alerts.messages import (
-    BoxWords,
-    box_back,
-    box_silent,
-    silent_sequence_id,
-)
+from appliance.alerts.box_messages import BoxWords, box_back, box_silent, silent_sequence_id
 from appliance.health.clock import HealthClock
 from appliance.model.alerts import Message, SendOutcome, SendResult
 from appliance.model.errors import ApplianceError

@@ -1,18 +1,16 @@
-"""Renderer of messages: text, local times and buttons of a delivery at the moment in which it is sent."""
+"""Renderer of messages: text and buttons of a delivery at the moment in which it is sent."""
 
-import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from datetime import datetime
 from typing import Final
-from zoneinfo import ZoneInfo
 
 from appliance.alerts.action_tokens import (
     SECRET_BYTES,
     ButtonAction,
     issue_token,
 )
-from appliance.alerts.messages import BoxWords, Rendering, joint_message, message
+from appliance.alerts.box_messages import BoxWords
+from appliance.alerts.messages import Rendering, joint_message, message
 from appliance.alerts.outbox_plan import Delivery, DeliveryForm
 from appliance.health.clock import HealthClock
 from appliance.model.alerts import AlertRule, Message, MessageAction, Transition, TransitionKind
@@ -103,24 +101,3 @@ class MessageButtons:
             await self._store.add_token(kept.digest, kept.alert, kept.action, kept.expires_unix_s)
             found.append(MessageAction(label=label, url=f"{self._url}{ACT_PATH}/{text}"))
         return tuple(found)
-
-
-_RECENT_S: Final = 12 * 3600.0
-"""Age up to which a time of day says which day is meant."""
-
-
-def message_clock(zone: str = "", now: Callable[[], float] = time.time) -> Callable[[float], str]:
-    """Return a function that gives the local time of a moment: ``04:10``, or ``Tue 17 Nov 04:10``.
-
-    Args:
-        zone: IANA name; empty: the zone of this machine.
-        now: Wall clock.
-    """
-    place = ZoneInfo(zone) if zone else None
-
-    def text(unix_s: float) -> str:
-        moment = datetime.fromtimestamp(unix_s, place)
-        is_recent = abs(now() - unix_s) < _RECENT_S
-        return moment.strftime("%H:%M" if is_recent else "%a %d %b %H:%M")
-
-    return text

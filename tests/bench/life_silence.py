@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from appliance.alerts.messages import BoxWords
+from appliance.alerts.box_messages import BoxWords
 from appliance.health.heartbeat import Heartbeat
 from tests.bench.life_world import DAY_S
 from tests.fakes.beat_notifier import FakeBeatNotifier

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from appliance.alerts.messages import BoxWords
+from appliance.alerts.box_messages import BoxWords
 from appliance.health.agent_failure import (
     AgentFailure,
     read_failure,

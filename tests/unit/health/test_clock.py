@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from appliance.health.clock import HealthClock, SystemHealthClock
+from appliance.health.clock import HealthClock, SystemHealthClock, message_clock
 from tests.fakes.health_clock import VirtualHealthClock
 
+NOW = 1_763_356_200.0  # Mon 17 Nov 2025 05:10 UTC
 CLOCKS = pytest.mark.parametrize(
     "make",
     [
@@ -47,3 +48,16 @@ def test_the_clocks_of_this_machine_are_the_kernels() -> None:
     awake_s = clock.monotonic_s()
     assert clock.boot_s() >= awake_s
     assert clock.boot_id == Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
+
+
+def test_times_are_those_of_the_zone() -> None:
+    """A moment of the last hours has no day; an older one has."""
+    clock = message_clock("Europe/Rome", lambda: NOW)
+    assert clock(NOW - 3600) == "05:10"
+    assert clock(NOW - 86_400) == "Sun 16 Nov 06:10"
+    assert message_clock("UTC", lambda: NOW)(NOW) == "05:10"
+
+
+def test_the_zone_of_the_box_is_the_default() -> None:
+    """Without a zone the local time of this machine is told."""
+    assert len(message_clock()(NOW)) > 5

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from appliance.alerts.messages import BoxWords
+from appliance.alerts.box_messages import BoxWords
 from appliance.health.heartbeat import BEAT_EVERY_S, Heartbeat
 from appliance.model.alerts import SendOutcome
 from tests.fakes.beat_notifier import FakeBeatNotifier

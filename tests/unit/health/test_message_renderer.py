@@ -9,10 +9,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from appliance.alerts.action_tokens import TOKEN_S
-from appliance.alerts.messages import BoxWords
+from appliance.alerts.box_messages import BoxWords
 from appliance.alerts.outbox import OutboxRow
 from appliance.alerts.outbox_plan import Delivery, DeliveryForm
-from appliance.health.message_renderer import MessageButtons, MessageRenderer, message_clock
+from appliance.health.message_renderer import MessageButtons, MessageRenderer
 from appliance.model.alerts import (
     AlertRule,
     MessageAction,
@@ -225,19 +225,3 @@ async def test_replayed_foreign_and_altered_tokens_are_refused(
             assert await refused(box, text)
         await box.verbs.answer(ActRequest(token), "web")
         assert await refused(box, token)
-
-
-NOW = 1_763_356_200.0  # Mon 17 Nov 2025 05:10 UTC
-
-
-def test_times_are_those_of_the_zone() -> None:
-    """A moment of the last hours has no day; an older one has."""
-    clock = message_clock("Europe/Rome", lambda: NOW)
-    assert clock(NOW - 3600) == "05:10"
-    assert clock(NOW - 86_400) == "Sun 16 Nov 06:10"
-    assert message_clock("UTC", lambda: NOW)(NOW) == "05:10"
-
-
-def test_the_zone_of_the_box_is_the_default() -> None:
-    """Without a zone the local time of this machine is told."""
-    assert len(message_clock()(NOW)) > 5
