@@ -17,9 +17,9 @@ from appliance.system.sqlite.store import (
     Row,
     decoded,
     drop_old,
-    from_row,
     from_text,
     insert,
+    rows_as,
     to_json,
     to_row,
 )
@@ -126,11 +126,6 @@ def to_outbox_columns(row: OutboxRow) -> dict[str, Any]:
         "alert": row.transition.alert,
         "episode": row.transition.episode,
     }
-
-
-def to_outbox_row(row: Row) -> OutboxRow:
-    """Return the outbox row of a row. Raises ValueError for a damaged one."""
-    return from_row(OutboxRow, row)
 
 
 # --- the book: of it only what differs from the stored one is written -----------------
@@ -375,12 +370,12 @@ def requeue_rows(db: sqlite3.Connection) -> None:
 
 def newest_rows(db: sqlite3.Connection, most: int) -> Sequence[OutboxRow]:
     """Return the newest rows of any state, oldest first."""
-    return decoded(db.execute(_NEWEST, (most,)), to_outbox_row)[::-1]
+    return rows_as(OutboxRow, db.execute(_NEWEST, (most,)))[::-1]
 
 
 def queued_rows(db: sqlite3.Connection, target: str, most: int) -> Sequence[OutboxRow]:
     """Return the oldest rows of a target that are queued, oldest first."""
-    return decoded(db.execute(_QUEUED_OF, (target, most)), to_outbox_row)
+    return rows_as(OutboxRow, db.execute(_QUEUED_OF, (target, most)))
 
 
 def waiting_targets(db: sqlite3.Connection) -> Sequence[str]:

@@ -21,6 +21,7 @@ import math
 import sqlite3
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -50,6 +51,7 @@ from appliance.system.sqlite.store import (
     decoded,
     from_row,
     insert,
+    rows_as,
     to_row,
 )
 
@@ -118,7 +120,7 @@ class MeasurementStore(SqliteStore):
         def add() -> Sequence[MeasurementEvent]:
             numbered = self._wait(states or {}, events)
             if not self._store(measurements, rows=(probe is not None) + len(canary_runs)):
-                self._write(_nothing)  # States and events may fit where the probe did not.
+                self._write()  # States and events may fit where the probe did not.
             return numbered
 
         return await self._run(add)
@@ -166,7 +168,9 @@ class MeasurementStore(SqliteStore):
 
         def read() -> Sequence[MeasurementEvent]:
             nothing: list[MeasurementEvent] = []
-            stored = self._try(lambda db: decoded(db.execute(sql, values), _to_event), nothing)
+            stored = self._try(
+                lambda db: rows_as(MeasurementEvent, db.execute(sql, values)), nothing
+            )
             waiting = [
                 event
                 for event in self._events
@@ -242,7 +246,7 @@ class MeasurementStore(SqliteStore):
             "SELECT profile, canary, unix_s, passed, detail FROM canary_runs"
             " WHERE profile=? AND unix_s>=? ORDER BY unix_s"
         )
-        return await self._rows(sql, (profile, since_unix_s), _to_canary_run)
+        return await self._rows(sql, (profile, since_unix_s), partial(from_row, CanaryRun))
 
     async def traffic(self, profile: str, since_unix_s: float) -> Sequence[TrafficSums]:
         """Return the sums of each hour since then, oldest first."""
@@ -250,12 +254,14 @@ class MeasurementStore(SqliteStore):
             "SELECT hour * 3600.0 AS unix_s, output_tokens, decode_s, prompt_tokens, cached_tokens"
             " FROM traffic WHERE profile=? AND hour>=? ORDER BY hour"
         )
-        return await self._rows(sql, (profile, since_unix_s // HOUR_S), _to_traffic)
+        return await self._rows(
+            sql, (profile, since_unix_s // HOUR_S), partial(from_row, TrafficSums)
+        )
 
     async def benches(self, *, most: int = 10) -> Sequence[StoredBench]:
         """Return the newest results of benches, newest first."""
         sql = "SELECT * FROM benches ORDER BY id DESC LIMIT ?"
-        return await self._rows(sql, (most,), _to_bench)
+        return await self._rows(sql, (most,), partial(from_row, StoredBench))
 
     # --- in the store's thread -------------------------------------------------------
 
@@ -295,12 +301,13 @@ class MeasurementStore(SqliteStore):
         self._fault, self._dropped = None, 0
         return True
 
-    def _write(self, measurements: _Write) -> bool:
+    def _write(self, measurements: _Write | None = None) -> bool:
         """Write measurements, and all states and events that wait, in one transaction."""
 
         def write(db: sqlite3.Connection) -> bool:
             with transaction(db):
-                measurements(db)
+                if measurements is not None:
+                    measurements(db)
                 for (profile, series), state in self._states.items():
                     row = {"profile": profile, "series": series, "state": state}
                     insert(db, "detectors", row, "ON CONFLICT DO UPDATE SET state=excluded.state")
@@ -314,7 +321,7 @@ class MeasurementStore(SqliteStore):
     def _try(self, job: Callable[[sqlite3.Connection], T], default: T) -> T:
         """Do a job that reads, after writing what waited."""
         if (self._states or self._events) and self._is_due():
-            self._write(_nothing)
+            self._write()
         return self._attempt(job, default)
 
     def _opened(self, db: sqlite3.Connection, recovery: str | None) -> None:
@@ -325,7 +332,7 @@ class MeasurementStore(SqliteStore):
         if recovery is not None:
             self._wait({}, [_recovered(recovery)])
         if self._states or self._events:
-            self._write(_nothing)
+            self._write()
 
     def _failed(self, error: Exception) -> None:
         if self._fault is None:
@@ -339,10 +346,6 @@ def _recovered(text: str) -> MeasurementEvent:
     return MeasurementEvent(
         unix_s=time.time(), profile="", kind=EventKind.STORE_RECOVERED, text=text
     )
-
-
-def _nothing(_db: sqlite3.Connection) -> None:
-    """Write no measurement."""
 
 
 _ADD_TRAFFIC: Final = """ON CONFLICT DO UPDATE SET
@@ -363,19 +366,3 @@ def _to_state(row: Row) -> tuple[StateKey, str]:
         raise ValueError("the state of a detector is no text")
     profile, series, state = row
     return (profile, series), state
-
-
-def _to_event(row: Row) -> MeasurementEvent:
-    return from_row(MeasurementEvent, row)
-
-
-def _to_canary_run(row: Row) -> CanaryRun:
-    return from_row(CanaryRun, row)
-
-
-def _to_traffic(row: Row) -> TrafficSums:
-    return from_row(TrafficSums, row)
-
-
-def _to_bench(row: Row) -> StoredBench:
-    return from_row(StoredBench, row)

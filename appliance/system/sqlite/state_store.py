@@ -19,7 +19,7 @@ from appliance.status.state_record import (
     state_changes,
 )
 from appliance.system.sqlite.database import Schema, transaction
-from appliance.system.sqlite.store import Row, SqliteStore, decoded, from_row, insert, to_row
+from appliance.system.sqlite.store import SqliteStore, insert, rows_as, to_row
 
 _log = logging.getLogger(__name__)
 
@@ -99,7 +99,7 @@ class StateStore(SqliteStore):
         self._fault = None
 
     def _read(self, db: sqlite3.Connection) -> tuple[Sequence[StateChange], float | None]:
-        changes = decoded(db.execute(_NEWEST, {"most": MOST_TOLD}), _to_change)
+        changes = rows_as(StateChange, db.execute(_NEWEST, {"most": MOST_TOLD}))
         self._fault = None
         return changes[::-1], self._until
 
@@ -110,7 +110,7 @@ class StateStore(SqliteStore):
             self._failed(error)
 
     def _opened(self, db: sqlite3.Connection, recovery: str | None) -> None:  # noqa: ARG002 - rows say what was kept
-        changes = decoded(db.execute(_LAST), _to_change)
+        changes = rows_as(StateChange, db.execute(_LAST))
         self._last = {change.profile: change.state for change in changes}
         observed = db.execute("SELECT until_unix_s FROM observed").fetchone()
         if self._until is None and observed is not None and isinstance(observed[0], float):
@@ -127,10 +127,6 @@ class StateStore(SqliteStore):
             until = self._until
             self._attempt(lambda db: _note(db, until), None)
         self._close_file()
-
-
-def _to_change(row: Row) -> StateChange:
-    return from_row(StateChange, row)
 
 
 def _note(db: sqlite3.Connection, until: float) -> None:

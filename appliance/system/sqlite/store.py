@@ -216,6 +216,11 @@ def _column_type(hint: Any) -> type | None:
     return object if is_plain else None
 
 
+def rows_as(kind: type[T], rows: Iterable[Row]) -> list[T]:
+    """Return the values of rows whose columns are their fields, without those of damaged rows."""
+    return decoded(rows, lambda row: from_row(kind, row))
+
+
 def decoded(rows: Iterable[R], decode: Callable[[R], T]) -> list[T]:
     """Decode rows one by one, and leave out damaged ones."""
     found = []
