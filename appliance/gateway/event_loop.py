@@ -45,6 +45,8 @@ from typing import Concatenate, Final, ParamSpec, Protocol, TypeVar
 
 _log = logging.getLogger(__name__)
 
+# --- guard --------------------------------------------------------------------------------
+
 _FRAMES: Final = 4
 """Innermost frames that the log line names."""
 
@@ -108,6 +110,8 @@ def log_fault(error: Exception) -> None:
         ", ".join(frames[: -_FRAMES - 1 : -1]),
     )
 
+
+# --- write batch --------------------------------------------------------------------------
 
 _FEW_WRITES: Final = 3
 """Number of writes in a turn from which the batch pays for itself."""
@@ -176,6 +180,8 @@ class WriteBatch:
             self._few = _FEW_TURNS - 1
             self._direct = _DIRECT_WRITES
 
+
+# --- read budget --------------------------------------------------------------------------
 
 COUNTED_BYTES: Final = 16 << 10
 """Size from which a chunk is counted."""

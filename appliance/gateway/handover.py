@@ -42,6 +42,8 @@ from appliance.system.systemd.daemon import adopted_sockets
 
 _log = logging.getLogger(__name__)
 
+# --- hand-over ----------------------------------------------------------------------------
+
 _SOCKETS: Final = "--sockets"
 _LINK: Final = "--link"
 _CONFIRMED: Final = b"main\n"
@@ -184,6 +186,8 @@ def _kill(child: int) -> None:
             os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)
 
+
+# --- predecessors -------------------------------------------------------------------------
 
 _PREFIX: Final = "ending."
 _MAX_BYTES: Final = 1 << 20

@@ -56,6 +56,8 @@ from appliance.wire.lane import (
     LaneProbeCommand,
 )
 
+# --- lease --------------------------------------------------------------------------------
+
 
 class GrantedLease:
     """Lease of the lane: a `LaneHolder`.
@@ -98,6 +100,8 @@ class GrantedLease:
             self.changed.set()
             self.ended.set()
 
+
+# --- probe --------------------------------------------------------------------------------
 
 MOST_RESPONSE_BYTES: Final = 4 << 20
 """Limit of a response: 256 tokens take 80 KB."""
@@ -254,6 +258,8 @@ def _request(command: LaneProbeCommand, routed: Routed) -> tuple[bytes, bytes]:
     )
     return head, body
 
+
+# --- reservations -------------------------------------------------------------------------
 
 _STARTS: Final = "the gateway starts"
 

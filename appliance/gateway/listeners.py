@@ -42,23 +42,11 @@ from appliance.gateway.relay import Relay
 from appliance.model.gateway import Configuration, Refusal, is_loopback
 from appliance.routing.fair_share import Share, ShareUse
 
+_log = logging.getLogger(__name__)
+
 _UNSENT_BYTES: Final = 128 << 10
 """Limit of unsent bytes in the kernel, for a client that does not read."""
 _KEEPALIVE_S: Final = 60
-
-
-def tune(listener: socket.socket) -> None:
-    """Detect clients that vanished, and limit the kernel's buffer for those that do not read.
-
-    Linux gives these options of a listening socket to all that it accepts.
-    """
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _KEEPALIVE_S)
-    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _UNSENT_BYTES)
-
-
-_log = logging.getLogger(__name__)
-
 _BACKLOG: Final = 4096
 _ACCEPTED_A_TURN: Final = 256
 """Connections accepted at most in one turn of the event loop: 5 ms."""
@@ -370,6 +358,16 @@ class Acceptor:
             await self._loop.connect_accepted_socket(lambda: protocol, accepted)
         except Exception as error:  # noqa: BLE001 - the guard of a task
             end_faulty(error, accepted.close)
+
+
+def tune(listener: socket.socket) -> None:
+    """Detect clients that vanished, and limit the kernel's buffer for those that do not read.
+
+    Linux gives these options of a listening socket to all that it accepts.
+    """
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _KEEPALIVE_S)
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _UNSENT_BYTES)
 
 
 def _normalized(ip: str) -> str:

@@ -21,6 +21,8 @@ from appliance.gateway.relay import REROUTED, RequestProgress
 from appliance.gateway.response import is_stream, parse_usage
 from appliance.model.gateway import Key
 
+# --- counters -----------------------------------------------------------------------------
+
 BUCKETS: Final = 272
 """Number of buckets, up to 2^34 µs, which is five hours."""
 _A_DOUBLING: Final = 8
@@ -263,6 +265,8 @@ def _percentile_ms(counts: Sequence[int], total: int, share: float) -> float:
     bucket = next(b for b, count in enumerate(seen) if count >= share * total)
     return round(middle_of(bucket) * 1000, 3)
 
+
+# --- meter --------------------------------------------------------------------------------
 
 MOST: Final = 256
 """Most profiles, and most keys, that are counted apart; beyond, the one used longest ago is

@@ -37,6 +37,8 @@ from appliance.routing.json_body import LONG_BYTES, JsonBody, parse_json_in_step
 from appliance.routing.json_scanner import BodyError
 from appliance.routing.refusals import GATEWAY_FAULT, bad_request
 
+# --- framing ------------------------------------------------------------------------------
+
 _CHUNKED_HEAD: Final = b"POST / HTTP/1.1\r\nHost: -\r\nTransfer-Encoding: chunked\r\n\r\n"
 _FED_BYTES: Final = 16 << 10
 _FRAMING_SHARE: Final = 4
@@ -176,6 +178,8 @@ class ChunkedDecoder:
     def on_message_complete(self) -> None:
         self.complete = True
 
+
+# --- coding -------------------------------------------------------------------------------
 
 _SLICE_BYTES: Final = 64 << 10
 """Coded bytes of a step: the dearest, gzip blocks with tables of their own, take 1 ms."""
@@ -326,8 +330,7 @@ def _frames_of(coding: Coding) -> tuple[Callable[[], _Frame], type[Exception]]:
     return partial(zstd.ZstdDecompressor, options=options), zstd.ZstdError
 
 
-_Result_co = TypeVar("_Result_co", covariant=True)
-
+# --- parser -------------------------------------------------------------------------------
 
 _OTHER: Final = Api.OTHER
 """Member by name: looking one up in its Enum is slow in Python 3.11."""
@@ -399,6 +402,11 @@ def _has_to_be_json(head: RequestHead, start: bytes) -> bool:
 
 def body_refusal(error: BodyError) -> Refusal:
     return bad_request(str(error), error.param)
+
+
+# --- scan queue ---------------------------------------------------------------------------
+
+_Result_co = TypeVar("_Result_co", covariant=True)
 
 
 class Scan(Generic[_Result_co]):

@@ -25,6 +25,8 @@ from appliance.wire.lane import TOKEN_HEADER
 
 Headers = Sequence[tuple[bytes, bytes]]
 
+# --- checked head -------------------------------------------------------------------------
+
 METHODS: Final = frozenset({b"GET", b"HEAD", b"POST", b"PUT", b"PATCH", b"DELETE", b"OPTIONS"})
 _WITH_BODY: Final = frozenset({b"POST", b"PUT", b"PATCH"})
 
@@ -443,6 +445,8 @@ def _without_coding(lines: bytes) -> bytes:
     return b"".join(kept)
 
 
+# --- parser -------------------------------------------------------------------------------
+
 _OTHER_LINES: Final = 2
 """Lines of a head that are no headers: the first and the last one."""
 
@@ -486,6 +490,8 @@ def parse_request_head(raw: bytes, most: int) -> RequestHead | Refusal:
         return refusals.HEAD_TOO_LARGE
     return check_request_head(parser.get_method(), found.target, found.headers, raw)
 
+
+# --- cache --------------------------------------------------------------------------------
 
 _LENGTH: Final = re.compile(rb"\r\n[Cc]ontent-[Ll]ength: ?([0-9]{1,15})\r\n")
 _NAME: Final = b"content-length"

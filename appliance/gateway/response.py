@@ -16,6 +16,8 @@ import httptools
 
 from appliance.gateway.request_head import PreflightRequest
 
+# --- heads, and responses of the gateway itself -------------------------------------------
+
 _SPECIAL: Final = frozenset(
     {
         b"connection",
@@ -241,6 +243,8 @@ def encode_chunk(data: bytes) -> bytes:
     return b"%x\r\n%b\r\n" % (len(data), data)
 
 
+# --- parser -------------------------------------------------------------------------------
+
 _PART_BYTES: Final = 64 << 10
 """Size from which a chunk is relayed before its end has been received."""
 _BETWEEN_BYTES: Final = 256 << 10
@@ -391,6 +395,8 @@ class ResponseParser:
         else:
             self.complete = True
 
+
+# --- usage --------------------------------------------------------------------------------
 
 _TOKENS: Final = (b'"completion_tokens"', b'"output_tokens"', b'"predicted_n"')
 """Keys of OpenAI's completions and responses, of Anthropic's messages, and of llama.cpp."""
