@@ -19,7 +19,7 @@ from typing import Annotated, Final, Literal, get_args
 from appliance.engines.shared import llama_cpp, llama_cpp_report
 from appliance.engines.shared import refused_arguments as why
 from appliance.engines.shared.drafting import DraftMethod, by_name, draft_problems, used_methods
-from appliance.engines.shared.engine import Engine, EngineMemory, Task, options_of
+from appliance.engines.shared.engine import Engine, MemoryUse, Task, options_of
 from appliance.engines.shared.invocation import (
     LOOPBACK,
     Invocation,
@@ -566,9 +566,9 @@ def _own_rules(profile: Profile, options: IkLlamaServerOptions) -> Iterator[llam
     )
 
 
-def _memory(profile: Profile) -> EngineMemory:
+def _memory(profile: Profile) -> MemoryUse:
     options = options_of(IkLlamaServerOptions, profile)
-    return EngineMemory(
+    return MemoryUse(
         gpu_split=llama_cpp.gpu_split(profile, options, options.split_mode),
         locks_memory=options.mlock,
         loading=replace(

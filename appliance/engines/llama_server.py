@@ -14,9 +14,9 @@ from appliance.engines.shared import refused_arguments as why
 from appliance.engines.shared.drafting import DraftMethod, by_name, draft_problems, used_methods
 from appliance.engines.shared.engine import (
     Engine,
-    EngineMemory,
     KvCachePage,
     LogPrefixes,
+    MemoryUse,
     Task,
     VersionPage,
     options_of,
@@ -512,9 +512,9 @@ def _own_rules(profile: Profile, options: LlamaServerOptions) -> Iterator[llama_
     )
 
 
-def _memory(profile: Profile) -> EngineMemory:
+def _memory(profile: Profile) -> MemoryUse:
     options = options_of(LlamaServerOptions, profile)
-    return EngineMemory(
+    return MemoryUse(
         gpu_split=llama_cpp.gpu_split(profile, options, options.split_mode),
         shares_cache=options.kv_unified,
         locks_memory=options.mlock or options.load_mode in {"mlock", "mmap+mlock"},

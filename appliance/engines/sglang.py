@@ -12,8 +12,8 @@ from appliance.engines.shared import refused_arguments as why
 from appliance.engines.shared.drafting import DraftMethod, by_name, draft_problems, used_methods
 from appliance.engines.shared.engine import (
     Engine,
-    EngineMemory,
     LogPrefixes,
+    MemoryUse,
     Metrics,
     Probing,
     PytorchLoading,
@@ -387,10 +387,10 @@ def _problems(profile: Profile) -> Iterator[Problem]:
         yield Problem(where=("served",), text=text)
 
 
-def _memory(profile: Profile) -> EngineMemory:
+def _memory(profile: Profile) -> MemoryUse:
     options = options_of(SglangOptions, profile)
     workers = pytorch.shards(options.tensor_parallel, options.pipeline_parallel)
-    return EngineMemory(
+    return MemoryUse(
         gpu_split=pytorch.shard_split(profile, workers),
         # The default depends on the GPU; without a value in the profile the share is not known.
         vram_fraction=None if profile.gpus == () else options.mem_fraction_static,

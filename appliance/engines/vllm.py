@@ -12,8 +12,8 @@ from appliance.engines.shared import refused_arguments as why
 from appliance.engines.shared.drafting import DraftMethod, by_name, draft_problems, used_methods
 from appliance.engines.shared.engine import (
     Engine,
-    EngineMemory,
     LogPrefixes,
+    MemoryUse,
     Metrics,
     Probing,
     PytorchLoading,
@@ -517,7 +517,7 @@ _UTILISATION: Final = 0.92
 makes a start wait a little longer; one that is too small would admit a start that fails."""
 
 
-def _memory(profile: Profile) -> EngineMemory:
+def _memory(profile: Profile) -> MemoryUse:
     options = options_of(VllmOptions, profile)
     workers = pytorch.shards(options.tensor_parallel, options.pipeline_parallel)
     cache_bytes = _declared_cache_bytes(profile, options)
@@ -528,7 +528,7 @@ def _memory(profile: Profile) -> EngineMemory:
     # The build for CPUs takes the same part of the memory of its NUMA node, and does not start
     # where less is available (vllm/v1/worker/cpu_worker.py).
     on_cpu = profile.gpus == ()
-    return EngineMemory(
+    return MemoryUse(
         gpu_split=pytorch.shard_split(profile, workers),
         vram_fraction=None if on_cpu else taken,
         ram_fraction=taken if on_cpu else None,

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Final
 
 from appliance.engines.shared import llama_cpp_report
-from appliance.engines.shared.engine import Engine, EngineMemory, LlamaCppLoading, options_of
+from appliance.engines.shared.engine import Engine, LlamaCppLoading, MemoryUse, options_of
 from appliance.engines.shared.invocation import Invocation, InvocationContext, environment
 from appliance.engines.shared.self_report import exactly, model_fact
 from appliance.model.running_facts import DeclaredFact, Topic
@@ -69,8 +69,8 @@ def _problems(profile: Profile) -> Iterator[Problem]:
         yield Problem(where=("served",), text=text)
 
 
-def _memory(_profile: Profile) -> EngineMemory:
-    return EngineMemory(loading=LlamaCppLoading(default_ctx=_DEFAULT_CTX, sets_types=False))
+def _memory(_profile: Profile) -> MemoryUse:
+    return MemoryUse(loading=LlamaCppLoading(default_ctx=_DEFAULT_CTX, sets_types=False))
 
 
 def _declared(profile: Profile) -> Iterator[DeclaredFact]:

@@ -138,25 +138,7 @@ def plain_names(served: Sequence[str], profile: str) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryUse:
-    """Memory use of an engine, as the options of a profile say."""
-
-    gpu_split: tuple[float, ...] = ()
-    """Weights by which the memory is spread over the profile's GPUs, in their order; fewer entries: the
-    last GPUs hold none; empty: over all, by their size."""
-    vram_fraction: float | None = None
-    """Share of each GPU's memory that the engine takes whatever the model is; None: no such rule."""
-    ram_fraction: float | None = None
-    """Share of main memory that the engine takes whatever the model is, on the CPU; None: no such
-    rule."""
-    locks_memory: bool = False
-    """Whether the model's weights must be locked in RAM (mlock)."""
-    shares_cache: bool = False
-    """Whether all requests share one cache of the tokens that one of them may use."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Applied(MemoryUse):
+class Applied:
     """A profile as it is installed: what the daemon and the CLI know about it.
 
     `appliance apply` writes one of these for every unit it installs; the daemon parses no profile.
@@ -191,10 +173,22 @@ class Applied(MemoryUse):
     release."""
     gpus: Literal["all"] | tuple[int, ...] = ()
     """NVML indexes of the GPUs that the profile uses, claimed or shared; empty: none."""
+    gpu_split: tuple[float, ...] = ()
+    """Weights by which its memory is spread over `gpus`, in their order; fewer entries: the last
+    GPUs hold none; empty: over all, by their size."""
+    vram_fraction: float | None = None
+    """Share of each GPU's memory that the engine takes whatever the model is; None: no such rule."""
+    ram_fraction: float | None = None
+    """Share of main memory that the engine takes whatever the model is, on the CPU; None: no such
+    rule."""
     estimate: Estimate | None = None
     """Estimate from the headers of the model's files; None: unknown, see `estimate_problem`."""
     estimate_problem: str = ""
     """Reason why there is no estimate, as a phrase; empty: there is one, or none was needed."""
+    locks_memory: bool = False
+    """Whether the model's weights must be locked in RAM (mlock)."""
+    shares_cache: bool = False
+    """Whether all requests share one cache of `context_tokens`."""
     assume_free: bool = False
     """Whether to start it also on GPUs whose memory cannot be read."""
     draft_path: str | None = None

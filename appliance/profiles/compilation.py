@@ -7,7 +7,7 @@ the handling of requests, which the gateway follows.
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from typing import Final
 
@@ -29,7 +29,7 @@ from appliance.model.model_headers import (
     Safetensors,
     Unread,
 )
-from appliance.model.profile import Abilities, Adapter, Applied, Handling, MemoryUse, Need, WarmUp
+from appliance.model.profile import Abilities, Adapter, Applied, Handling, Need, WarmUp
 from appliance.model.spec import AdapterTable, Profile
 from appliance.profiles.estimates.estimating import Estimated, estimated
 from appliance.switch.units.backend_unit import UnitSpec
@@ -166,8 +166,13 @@ def _applied(
         source_sha256=source.sha256,
         fingerprint=fingerprint(profile, invocation, found.file_bytes),
         gpus=profile.gpus,
+        gpu_split=memory.gpu_split,
+        vram_fraction=memory.vram_fraction,
+        ram_fraction=memory.ram_fraction,
         estimate=found.estimate,
         estimate_problem=found.problem,
+        locks_memory=memory.locks_memory,
+        shares_cache=memory.shares_cache,
         assume_free=profile.need.assume_free,
         speculative=profile.speculative is not None,
         draft_path=None if draft is None else model_path(draft, hf_home),
@@ -186,7 +191,6 @@ def _applied(
         file_unix_s=found.modified_unix_s or source.modified_unix_s,
         declared=declared_facts(profile, found.gpu_weights),
         handling=handling_of(profile),
-        **{one.name: getattr(memory, one.name) for one in fields(MemoryUse)},
     )
 
 

@@ -11,7 +11,6 @@ from appliance.engines.shared.refused_arguments import ArgumentRules
 from appliance.engines.shared.self_report import PageReader, SelfReport
 from appliance.model.measurements import RawTimings
 from appliance.model.model_headers import Safetensors
-from appliance.model.profile import MemoryUse
 from appliance.model.profile_values import Gpus
 from appliance.model.running_facts import DeclaredFact
 from appliance.model.spec import EngineOptions, Problem, Profile
@@ -132,9 +131,20 @@ class PytorchLoading:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EngineMemory(MemoryUse):
-    """Memory use of an engine, with what its estimate needs."""
+class MemoryUse:
+    """Memory use of an engine, as a profile's options say."""
 
+    gpu_split: tuple[float, ...] = ()
+    """Weights of the GPUs in their order, as `Applied.gpu_split` has them."""
+    vram_fraction: float | None = None
+    """Share of each GPU that the engine takes whatever the model is; None: no such rule."""
+    ram_fraction: float | None = None
+    """Share of main memory that the engine takes whatever the model is, on the CPU; None: no such
+    rule."""
+    locks_memory: bool = False
+    """Whether the weights are locked in RAM (mlock)."""
+    shares_cache: bool = False
+    """Whether all requests share one cache of the tokens that one of them may use."""
     loading: LlamaCppLoading | PytorchLoading | None = None
     """Input of the estimate; None: nothing is known about the program."""
 
@@ -304,7 +314,7 @@ class Engine:
     """GPUs of a profile that does not say."""
     weights: Literal["gguf", "safetensors"] | None = None
     """Format that the engine reads where a directory holds several; None: not known."""
-    memory: Callable[[Profile], EngineMemory] = lambda _profile: EngineMemory()
+    memory: Callable[[Profile], MemoryUse] = lambda _profile: MemoryUse()
     task: Callable[[Profile], Task | None] = lambda _: None
     """Function that returns what a profile's options say the engine is run for; None: nothing."""
     model_task: Callable[[Safetensors], Task | None] = lambda _: None

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from appliance.engines import ENGINES
-from appliance.engines.shared.engine import DraftLoading, EngineMemory, LlamaCppLoading
+from appliance.engines.shared.engine import DraftLoading, LlamaCppLoading, MemoryUse
 from appliance.engines.shared.invocation import InvocationContext
 from appliance.model.memory_parts import MemoryParts, SettingChange
 from appliance.model.model_headers import (
@@ -73,7 +73,7 @@ def profile(text: str) -> Profile:
     return parse_profile("p", (text if "engine" in text else head + text).encode())
 
 
-def memory_of(text: str) -> EngineMemory:
+def memory_of(text: str) -> MemoryUse:
     """Return the memory use that a profile's engine reports."""
     one = profile(text)
     return ENGINES[one.engine].memory(one)
