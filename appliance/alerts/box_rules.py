@@ -26,13 +26,14 @@ from appliance.alerts.rule import (
     profile_subject,
     signed,
 )
-from appliance.alerts.snapshot import BoxLook, EndedOperation, UnitLook
+from appliance.alerts.snapshot import BoxLook, UnitLook
 from appliance.alerts.watchdog_memory import LOOP_RESTARTS, WatchdogMemory
 from appliance.model.alerts import BOX, AlertRule, Finding, Severity, Subject, SubjectKind
 from appliance.model.amounts import duration, size
 from appliance.model.memory import GpuState
 from appliance.model.observed import ActiveState
 from appliance.model.operations import Kind
+from appliance.model.status import EndedOperationRow, OperationHead
 from appliance.model.wording import joined
 from appliance.model.words import Mark
 
@@ -184,12 +185,13 @@ def judge_last_operation(look: BoxLook, memory: WatchdogMemory) -> Iterable[Find
     del memory
     last = look.last_operation
     is_start = last is not None and last.kind in _STARTING
-    is_old = last is not None and look.unix_s - last.ended_unix_s >= _TOLD_S
+    is_old = last is not None and look.unix_s - last.finished_unix_s >= _TOLD_S
     subjects = (BOX, *map(profile_subject, look.profiles))
     if last is None or not is_start or (last.failed and is_old):
         yield from (signed(AlertRule.SWITCH_FAILED, one, is_good=None) for one in subjects)
         return
-    failed = profile_subject(last.target) if last.target in look.profiles else BOX
+    name = _name_of(last)
+    failed = profile_subject(name) if name in look.profiles else BOX
     for subject in subjects:
         if not last.failed:
             yield good(AlertRule.SWITCH_FAILED, subject)
@@ -199,16 +201,22 @@ def judge_last_operation(look: BoxLook, memory: WatchdogMemory) -> Iterable[Find
             yield signed(AlertRule.SWITCH_FAILED, subject, is_good=None)
 
 
-def _failed(last: EndedOperation, look: BoxLook) -> Finding:
-    profile = look.profiles.get(last.target)
+def _name_of(operation: OperationHead) -> str:
+    """Return the first of the profiles that were named; empty: none was."""
+    return operation.target[0] if operation.target else ""
+
+
+def _failed(last: EndedOperationRow, look: BoxLook) -> Finding:
+    name = _name_of(last)
+    profile = look.profiles.get(name)
     is_live = profile is not None and profile.mark in {Mark.LIVE, None}
     return bad(
         AlertRule.SWITCH_FAILED,
-        profile_subject(last.target) if profile is not None else BOX,
+        profile_subject(name) if profile is not None else BOX,
         f"{last.kind} failed: {last.outcome}",
-        details=(last.text,),
-        since_unix_s=last.ended_unix_s,
-        command=f"appliance logs {last.target}" if profile is not None else "appliance operations",
+        details=(last.message,),
+        since_unix_s=last.finished_unix_s,
+        command=f"appliance logs {name}" if profile is not None else "appliance operations",
         severity=Severity.CRITICAL if is_live else Severity.WARNING,
     )
 
@@ -226,7 +234,7 @@ def judge_running_operation(look: BoxLook, memory: WatchdogMemory) -> Iterable[F
     ):
         yield good(AlertRule.SWITCH_STUCK, BOX)
     else:
-        to = f" to {joined(operation.target)}" if operation.target else ""
+        to = f" to {joined(operation.started)}" if operation.started else ""
         bound = duration(operation.deadline_s)
         yield bad(
             AlertRule.SWITCH_STUCK,

@@ -16,7 +16,7 @@ from appliance.alerts.rule import (
     profile_subject,
 )
 from appliance.alerts.rules import RULES
-from appliance.alerts.snapshot import BoxLook, OperationLook
+from appliance.alerts.snapshot import BoxLook
 from appliance.model.alerts import (
     AlertPhase,
     AlertRule,
@@ -24,6 +24,7 @@ from appliance.model.alerts import (
     SubjectKind,
 )
 from appliance.model.gateway import is_loopback
+from appliance.model.status import OperationRow
 from appliance.model.words import Mark
 
 LINGER_S: Final = 30.0
@@ -49,7 +50,7 @@ class AlertCircumstances:
     """Marks of profiles and watches; a subject without one counts as live."""
     existing: frozenset[Subject] | None = None
     """Profiles and watches that exist; alerts of others are cancelled. None: not known."""
-    operation: OperationLook | None = None
+    operation: OperationRow | None = None
     supervisor_down: bool = False
     internet_down_since: float | None = None
     """Unix time since which this box has reached no other machine; None: it reaches them."""

@@ -41,12 +41,12 @@ from typing import Final
 
 from appliance.alerts.snapshot import (
     BoxLook,
-    OperationLook,
     ProfileLook,
     UnitLook,
 )
 from appliance.model.alerts import Sign
 from appliance.model.observed import ActiveState
+from appliance.model.status import OperationRow
 from appliance.status.stalls import STALLED_AFTER_S
 
 LOADING_PATIENCE_S: Final = 900.0
@@ -131,7 +131,7 @@ def serving_sign(
     profile: ProfileLook,
     state: ServingState,
     *,
-    operation: OperationLook | None,
+    operation: OperationRow | None,
     waited_s: float,
     is_stalled: bool,
 ) -> Sign:
@@ -186,7 +186,7 @@ def is_desired(
     *,
     is_committed: bool,
     is_held: bool,
-    operation: OperationLook | None,
+    operation: OperationRow | None,
     unit: UnitLook | None,
     rivals: Iterable[UnitLook],
     is_watched_since_boot: bool,
@@ -211,9 +211,9 @@ def is_desired(
     return _was_left(unit, is_watched_since_boot=is_watched_since_boot)
 
 
-def _ends(operation: OperationLook | None, name: str) -> bool:
+def _ends(operation: OperationRow | None, name: str) -> bool:
     """Tell whether an operation stops a profile for another one."""
-    return operation is not None and name in operation.profiles and name not in operation.target
+    return operation is not None and name in operation.profiles and name not in operation.started
 
 
 def _was_left(unit: UnitLook, *, is_watched_since_boot: bool) -> bool | None:

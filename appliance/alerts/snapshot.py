@@ -10,6 +10,7 @@ from enum import StrEnum
 
 from appliance.model.alerts import Subject, SubjectKind
 from appliance.model.observed import ActiveState
+from appliance.model.status import EndedOperationRow, OperationRow
 from appliance.model.words import Mark
 from appliance.speed.speeds import SpeedReport
 from appliance.wire.helpers import Listener
@@ -154,37 +155,6 @@ class GpuLook:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OperationLook:
-    """Operation that runs (status document)."""
-
-    id: int
-    kind: str
-    target: tuple[str, ...]
-    """Profiles that it is to start; empty: none."""
-    profiles: tuple[str, ...]
-    """Profiles that it starts or stops."""
-    phase: str
-    phase_s: float
-    """Time in the phase."""
-    deadline_s: float | None
-    """Longest time of the phase; None: it has none, such as a load that makes progress."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EndedOperation:
-    """Last operation that has ended (status document)."""
-
-    id: int
-    kind: str
-    target: str
-    outcome: str
-    """As `operations.outcome`."""
-    failed: bool
-    ended_unix_s: float
-    text: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class WatchLook:
     """``[[watch]]`` entry: a URL or a unit, on this box or another."""
 
@@ -221,8 +191,8 @@ class BoxLook:
     gateway_answers: bool | None = None
     hold: bool = False
     """Whether a hold is in force, or an operator's command runs in place of models."""
-    operation: OperationLook | None = None
-    last_operation: EndedOperation | None = None
+    operation: OperationRow | None = None
+    last_operation: EndedOperationRow | None = None
     profiles: Mapping[str, ProfileLook] = field(default_factory=dict)
     gpus: tuple[GpuLook, ...] | None = None
     """None: the GPUs could not be read, or there is no driver."""

@@ -140,9 +140,9 @@ def _repair(look: BoxLook, unit: str) -> int:
     """Return the number of the last repair that starts a unit, as far as a look shows; 0: none does."""
     repairs = []
     if look.operation is not None and look.operation.kind == Kind.REPAIR:
-        repairs.append((look.operation.id, look.operation.target))
+        repairs.append((look.operation.id, look.operation.started))
     if look.last_operation is not None and look.last_operation.kind == Kind.REPAIR:
-        repairs.append((look.last_operation.id, (look.last_operation.target,)))
+        repairs.append((look.last_operation.id, look.last_operation.target[:1]))
     return max((number for number, names in repairs if unit in map(unit_of, names)), default=0)
 
 

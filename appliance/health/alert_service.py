@@ -364,7 +364,8 @@ def notable(view: BoxView) -> object:
     """Return what of a view asks for a look when it changes: everything but figures."""
     states = tuple((name, one.state, one.mark) for name, one in view.profiles.items())
     phase = None if view.running is None else (view.running.id, view.running.phase)
-    return view.connected, view.hold, phase, view.ended, states, tuple(view.watch_marks.items())
+    ended = None if view.ended is None else view.ended.id
+    return view.connected, view.hold, phase, ended, states, tuple(view.watch_marks.items())
 
 
 def policy_of(alerts: AlertSettings) -> AlertPolicy:

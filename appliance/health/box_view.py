@@ -4,9 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from appliance.alerts.snapshot import EndedOperation, OperationLook
 from appliance.model.measurements import TrafficSums
-from appliance.model.operations import Kind
 from appliance.model.profile import Applied, Catalogue
 from appliance.model.status import (
     EndedOperationRow,
@@ -63,9 +61,9 @@ class BoxView:
     answer."""
     committed: frozenset[str] | None = None
     """Profiles that a boot starts; None: not told."""
-    running: OperationLook | None = None
+    running: OperationRow | None = None
     """Operation that runs; None: none."""
-    ended: EndedOperation | None = None
+    ended: EndedOperationRow | None = None
     """Operation that has ended last; None: none is on record."""
     watch_marks: Mapping[str, str] = field(default_factory=dict)
     """Marks of the `[[watch]]` entries, by name."""
@@ -73,7 +71,6 @@ class BoxView:
     """Monotonic time at which the document came."""
 
 
-_STARTING: Final = frozenset({Kind.SWITCH, Kind.START, Kind.RESTART, Kind.REPAIR})
 NOT_CONNECTED: Final = BoxView(connected=False)
 """View while the supervisor does not answer: nothing is known to serve."""
 
@@ -102,8 +99,8 @@ def view_of(
         hold=held,
         traffic={name: _sums(flow, now_unix_s) for name, flow in flows.items()},
         committed=frozenset(document.committed),
-        running=None if document.operation is None else _running(document.operation),
-        ended=None if document.last_operation is None else _ended(document.last_operation),
+        running=document.operation,
+        ended=document.last_operation,
         watch_marks={row.name: row.mark for row in document.watches},
         read_s=now_s,
     )
@@ -137,28 +134,4 @@ def _sums(flow: TrafficRow, now_unix_s: float) -> TrafficSums:
         decode_s=flow.decode_s,
         prompt_tokens=flow.prompt_tokens,
         cached_tokens=flow.cached_tokens,
-    )
-
-
-def _running(row: OperationRow) -> OperationLook:
-    return OperationLook(
-        id=row.id,
-        kind=row.kind,
-        target=tuple(row.target) if row.kind in _STARTING else (),
-        profiles=tuple(row.profiles or row.target),
-        phase=row.phase,
-        phase_s=row.phase_s,
-        deadline_s=row.deadline_s,
-    )
-
-
-def _ended(row: EndedOperationRow) -> EndedOperation:
-    return EndedOperation(
-        id=row.id,
-        kind=row.kind,
-        target=row.target[0] if row.target else "",
-        outcome=row.outcome,
-        failed=row.failed,
-        ended_unix_s=row.finished_unix_s,
-        text=row.message,
     )

@@ -211,6 +211,10 @@ class OperationHead(Document, kw_only=True):
     """Profiles that are started, stopped or brought back."""
 
 
+_STARTING: Final = frozenset({"switch", "start", "restart", "repair"})
+"""Kinds of operations whose named profiles are started."""
+
+
 class OperationRow(OperationHead, kw_only=True):
     """Operation that runs."""
 
@@ -225,6 +229,11 @@ class OperationRow(OperationHead, kw_only=True):
     rolling_back: bool = False
     elapsed_s: float = 0.0
     text: str = ""
+
+    @property
+    def started(self) -> Sequence[str]:
+        """Return the named profiles that it starts; empty: it starts none of them."""
+        return self.target if self.kind in _STARTING else ()
 
 
 class OperationEnd(OperationHead, kw_only=True):

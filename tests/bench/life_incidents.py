@@ -12,14 +12,13 @@ from typing import Any, Final
 from appliance.alerts.snapshot import (
     BoxLook,
     DiskLook,
-    EndedOperation,
     GpuError,
     GpuHolder,
-    OperationLook,
 )
 from appliance.model.alerts import BOX, AlertRule, Subject, SubjectKind
 from appliance.model.names import unit_of
 from appliance.model.observed import ActiveState
+from appliance.model.status import EndedOperationRow, OperationRow
 from appliance.wire.helpers import Listener
 from tests.bench.life_world import (
     CARDS,
@@ -136,13 +135,13 @@ def _slows(look: BoxLook, age_s: float) -> BoxLook:
 
 
 def _fails_to_switch(look: BoxLook, age_s: float) -> BoxLook:
-    ended = EndedOperation(
+    ended = EndedOperationRow(
         id=9,
         kind="switch",
-        target=LIVE,
+        target=(LIVE,),
         outcome="rolled-back",
         failed=True,
-        ended_unix_s=look.unix_s - age_s,
+        finished_unix_s=look.unix_s - age_s,
     )
     return replace(look, last_operation=ended)
 
@@ -151,7 +150,7 @@ def _switches(phase_s: float, *, is_stuck: bool) -> Change:
     """Return a switch to the standby model whose phase takes a time, or overruns its deadline."""
 
     def change(look: BoxLook, age_s: float) -> BoxLook:
-        running = OperationLook(
+        running = OperationRow(
             id=8,
             kind="switch",
             target=(STANDBY,),

@@ -8,7 +8,6 @@ from appliance.alerts.rules import findings
 from appliance.alerts.snapshot import (
     BoxLook,
     DiskLook,
-    EndedOperation,
     GpuLook,
     ProfileLook,
     UnitLook,
@@ -18,6 +17,7 @@ from appliance.alerts.watchdog_memory import WatchdogMemory
 from appliance.model.alerts import AlertRule, Finding, Sign
 from appliance.model.names import GATEWAY_UNIT, SUPERVISOR_UNIT, unit_of
 from appliance.model.observed import ActiveState
+from appliance.model.status import EndedOperationRow
 from appliance.model.words import Mark, Series
 from appliance.speed.speeds import SeriesSpeed, SpeedReport
 
@@ -99,13 +99,13 @@ def box_look(*profiles: ProfileLook, **changes: Any) -> BoxLook:
         supervisor=unit_look(SUPERVISOR_UNIT, is_filtered=None),
         gateway=unit_look(GATEWAY_UNIT, is_filtered=None),
         gateway_answers=True,
-        last_operation=EndedOperation(
+        last_operation=EndedOperationRow(
             id=7,
             kind="switch",
-            target="genesis",
+            target=("genesis",),
             outcome="done",
             failed=False,
-            ended_unix_s=NOW - 3600,
+            finished_unix_s=NOW - 3600,
         ),
         profiles={profile.name: profile for profile in profiles or (profile_look(),)},
         gpus=(gpu_look(),),

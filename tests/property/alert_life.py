@@ -17,7 +17,6 @@ from appliance.alerts.evaluation import ack
 from appliance.alerts.inhibition import AlertCircumstances
 from appliance.alerts.report import open_alerts
 from appliance.alerts.silences import add_window, silence, unsilence
-from appliance.alerts.snapshot import OperationLook
 from appliance.model.alerts import (
     AlertPhase,
     AlertRule,
@@ -30,6 +29,7 @@ from appliance.model.alerts import (
     TransitionKind,
 )
 from appliance.model.errors import NotFoundError
+from appliance.model.status import OperationRow
 from appliance.model.words import Mark
 from appliance.wire.alert_requests import PlannedWindow
 from tests.fakes.alert_rounds import AlertRounds, finding
@@ -156,7 +156,7 @@ class AlertLife:
         )
 
     def _set_circumstances(self) -> None:
-        operation = OperationLook(
+        operation = OperationRow(
             id=1,
             kind="switch",
             target=(),

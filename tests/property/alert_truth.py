@@ -12,10 +12,10 @@ from appliance.alerts.inhibition import AlertCircumstances
 from appliance.alerts.round import AlertTables
 from appliance.alerts.rules import findings
 from appliance.alerts.silences import add_window, silence, unsilence
-from appliance.alerts.snapshot import OperationLook
 from appliance.alerts.watchdog_memory import WatchdogMemory
 from appliance.model.alerts import AlertRule, Finding, Severity
 from appliance.model.observed import ActiveState
+from appliance.model.status import OperationRow
 from appliance.model.words import Mark
 from appliance.wire.alert_requests import PlannedWindow
 from tests.fakes.alert_rounds import GENESIS, AlertRounds, bad, good
@@ -24,7 +24,7 @@ from tests.fakes.looks import box_look, profile_look
 DAY: Final = AlertPolicy(time_zone="UTC", quiet_from="22:00", quiet_to="07:00")
 SIESTA: Final = AlertPolicy(time_zone="UTC", quiet_from="11:00", quiet_to="18:00")
 LUNCH: Final = PlannedWindow(name="lunch", begin="11:30", minutes=600)
-SWITCH: Final = OperationLook(
+SWITCH: Final = OperationRow(
     id=1,
     kind="switch",
     target=("genesis",),

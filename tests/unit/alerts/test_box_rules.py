@@ -1,17 +1,17 @@
 """Rules about the box."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from appliance.alerts.rules import findings
-from appliance.alerts.snapshot import DiskLook, EndedOperation, OperationLook, WatchLook
+from appliance.alerts.snapshot import DiskLook, WatchLook
 from appliance.alerts.watchdog_memory import WatchdogMemory
 from appliance.model.alerts import AlertRule, Finding, Severity, Sign
 from appliance.model.memory import GpuState
 from appliance.model.names import GATEWAY_UNIT, SUPERVISOR_UNIT
 from appliance.model.observed import ActiveState
+from appliance.model.status import EndedOperationRow, OperationRow
 from appliance.model.words import Mark
 from tests.fakes.looks import (
     GIB,
@@ -203,17 +203,17 @@ def test_watched_service_that_is_down_is_told(
         assert of_rule(told, AlertRule.WATCH_DOWN)["watch:wiki"].fact == fact
 
 
-FAILED = EndedOperation(
+FAILED = EndedOperationRow(
     id=9,
     kind="switch",
-    target="aeon",
+    target=("aeon",),
     outcome="rolled-back",
     failed=True,
-    ended_unix_s=NOW - 5,
-    text="aeon: no VRAM came back; genesis serves again",
+    finished_unix_s=NOW - 5,
+    message="aeon: no VRAM came back; genesis serves again",
 )
-DONE = replace(FAILED, outcome="done", failed=False)
-STUCK = OperationLook(
+DONE = FAILED.replaced(outcome="done", failed=False)
+STUCK = OperationRow(
     id=9,
     kind="switch",
     target=("aeon",),
@@ -230,17 +230,17 @@ STUCK = OperationLook(
         (None, UNKNOWN, UNKNOWN, UNKNOWN),
         (DONE, GOOD, GOOD, GOOD),
         (FAILED, UNKNOWN, BAD, UNKNOWN),
-        (replace(FAILED, target="removed"), UNKNOWN, UNKNOWN, BAD),
-        (replace(FAILED, target=""), UNKNOWN, UNKNOWN, BAD),
-        (replace(FAILED, kind="repair"), UNKNOWN, UNKNOWN, UNKNOWN),
-        (replace(DONE, kind="hold"), UNKNOWN, UNKNOWN, UNKNOWN),
-        (replace(DONE, kind="restart"), GOOD, GOOD, GOOD),
-        (replace(FAILED, ended_unix_s=NOW - 86_400), UNKNOWN, UNKNOWN, UNKNOWN),
-        (replace(DONE, ended_unix_s=NOW - 86_400), GOOD, GOOD, GOOD),
+        (FAILED.replaced(target=("removed",)), UNKNOWN, UNKNOWN, BAD),
+        (FAILED.replaced(target=()), UNKNOWN, UNKNOWN, BAD),
+        (FAILED.replaced(kind="repair"), UNKNOWN, UNKNOWN, UNKNOWN),
+        (DONE.replaced(kind="hold"), UNKNOWN, UNKNOWN, UNKNOWN),
+        (DONE.replaced(kind="restart"), GOOD, GOOD, GOOD),
+        (FAILED.replaced(finished_unix_s=NOW - 86_400), UNKNOWN, UNKNOWN, UNKNOWN),
+        (DONE.replaced(finished_unix_s=NOW - 86_400), GOOD, GOOD, GOOD),
     ],
 )
 def test_failed_switch_lasts_until_the_next_success(
-    last: EndedOperation | None, genesis: Sign, aeon: Sign, box: Sign
+    last: EndedOperationRow | None, genesis: Sign, aeon: Sign, box: Sign
 ) -> None:
     """A failure is its target's; a start that succeeded, of any profile, ends all of them."""
     look = box_look(profile_look(), profile_look("aeon", mark=Mark.STANDBY), last_operation=last)
@@ -266,13 +266,13 @@ def test_failed_switch_is_critical_if_its_target_is_live(
     look = box_look(profile_look("aeon", mark=mark), last_operation=FAILED)
     one = of_rule(looked([look]), AlertRule.SWITCH_FAILED)["profile:aeon"]
     assert (one.severity, one.fact) == (severity, "switch failed: rolled-back")
-    assert (one.details, one.command) == ((FAILED.text,), "appliance logs aeon")
+    assert (one.details, one.command) == ((FAILED.message,), "appliance logs aeon")
     assert one.since_unix_s == NOW - 5
 
 
 def test_failure_of_a_removed_target_is_the_box_s() -> None:
     """Without a profile the box has the alert, as a warning."""
-    look = box_look(last_operation=replace(FAILED, target="removed"))
+    look = box_look(last_operation=FAILED.replaced(target=("removed",)))
     one = of_rule(looked([look]), AlertRule.SWITCH_FAILED)["box"]
     assert (one.severity, one.command) == (Severity.WARNING, "appliance operations")
 
@@ -288,11 +288,11 @@ def stuck(**changes: Any) -> Finding:
     [
         (None, GOOD),
         (STUCK, BAD),
-        (replace(STUCK, phase_s=60.0), GOOD),
-        (replace(STUCK, deadline_s=None), GOOD),
+        (STUCK.replaced(phase_s=60.0), GOOD),
+        (STUCK.replaced(deadline_s=None), GOOD),
     ],
 )
-def test_phase_that_overruns_is_stuck(operation: OperationLook | None, sign: Sign) -> None:
+def test_phase_that_overruns_is_stuck(operation: OperationRow | None, sign: Sign) -> None:
     """A phase with a deadline must end by it; a load that makes progress has none."""
     assert stuck(operation=operation).sign is sign
 
@@ -308,7 +308,7 @@ def test_nobody_knows_operations_without_the_supervisor() -> None:
 )
 def test_words_of_a_stuck_switch(target: str, fact: str) -> None:
     """The fact names the phase, the details its time."""
-    one = stuck(operation=replace(STUCK, target=(target,) if target else ()))
+    one = stuck(operation=STUCK.replaced(target=(target,) if target else ()))
     assert one.fact == fact
     assert one.details == ("in this phase for 61.0 s, of at most 60.0 s",)
     assert (one.command, one.since_unix_s) == ("appliance cancel", NOW - 61)

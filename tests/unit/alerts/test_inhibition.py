@@ -7,8 +7,9 @@ import pytest
 
 from appliance.alerts.inhibition import AlertCircumstances, OwnNetwork
 from appliance.alerts.silences import silence
-from appliance.alerts.snapshot import BoxLook, OperationLook, WatchLook
+from appliance.alerts.snapshot import BoxLook, WatchLook
 from appliance.model.alerts import BOX, AlertRule, Severity, Subject, SubjectKind
+from appliance.model.status import OperationRow
 from appliance.model.words import Mark
 from tests.fakes.alert_rounds import GENESIS, NOON_UNIX_S, AlertRounds, bad, good
 
@@ -28,8 +29,8 @@ def rules_told(rounds: AlertRounds) -> set[tuple[str, AlertRule]]:
     }
 
 
-def operation(phase_s: float = 10.0, deadline_s: float | None = 300.0) -> OperationLook:
-    return OperationLook(
+def operation(phase_s: float = 10.0, deadline_s: float | None = 300.0) -> OperationRow:
+    return OperationRow(
         id=1,
         kind="switch",
         target=("genesis",),

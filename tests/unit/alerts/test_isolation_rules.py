@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from appliance.alerts.snapshot import GpuHolder, OperationLook
+from appliance.alerts.snapshot import GpuHolder
 from appliance.model.alerts import AlertRule, Sign
+from appliance.model.status import OperationRow
 from appliance.model.words import Mark
 from appliance.wire.helpers import Listener
 from tests.fakes.looks import (
@@ -134,7 +135,7 @@ def test_words_of_a_filter_that_is_off() -> None:
     assert found.fact == "loopback filter not enforced: p0, p1 and p2"
 
 
-LOAD = OperationLook(
+LOAD = OperationRow(
     id=9, kind="start", target=("a",), profiles=("a",), phase="load", phase_s=1.0, deadline_s=None
 )
 

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from appliance.alerts.profile_rules import without_secrets
-from appliance.alerts.snapshot import EndedOperation, OperationLook
 from appliance.model.alerts import AlertRule, Sign
 from appliance.model.observed import ActiveState, ObservedUnit
+from appliance.model.status import EndedOperationRow, OperationRow
 from appliance.model.words import Mark
 from appliance.status.unit_state import UnitVerdict
 from tests.fakes.looks import (
@@ -26,7 +26,7 @@ from tests.unit.status.test_unit_state import ROWS
 
 UNIT = "appliance-backend-genesis.service"
 GOOD, BAD, UNKNOWN = Sign.GOOD, Sign.BAD, Sign.UNKNOWN
-SWITCH = OperationLook(
+SWITCH = OperationRow(
     id=8,
     kind="switch",
     target=("genesis",),
@@ -102,10 +102,10 @@ def test_load_without_end_is_down(active: ActiveState, *, has_unit: bool) -> Non
 
 @pytest.mark.parametrize(
     ("operation", "sign"),
-    [(None, BAD), (SWITCH, UNKNOWN), (replace(SWITCH, profiles=("aeon",)), BAD)],
+    [(None, BAD), (SWITCH, UNKNOWN), (SWITCH.replaced(profiles=("aeon",)), BAD)],
 )
 def test_second_load_in_an_operation_is_the_operation_s(
-    operation: OperationLook | None, sign: Sign
+    operation: OperationRow | None, sign: Sign
 ) -> None:
     """A crash while loading is the operation's to judge, if it is about the profile."""
     unit = unit_look(UNIT, active=ActiveState.ACTIVATING, sub="start", restarts=1)
@@ -243,13 +243,13 @@ def test_repairs_are_restarts_of_a_crash_loop() -> None:
     unit = profile_look(unit=unit_look(UNIT, restarts=1))
     looks = [later(box_look(unit), 0.0)]
     for number in (11, 12, 13):
-        repair = EndedOperation(
+        repair = EndedOperationRow(
             id=number,
             kind="repair",
-            target="genesis",
+            target=("genesis",),
             outcome="done",
             failed=False,
-            ended_unix_s=NOW,
+            finished_unix_s=NOW,
         )
         looks += [later(box_look(unit, last_operation=repair), 11.0 * number)] * 2
     assert of_rule(looked(looks), AlertRule.CRASH_LOOP)["profile:genesis"].sign is BAD
@@ -262,7 +262,7 @@ def test_a_repair_that_runs_is_a_restart_too() -> None:
     unit = profile_look(unit=unit_look(UNIT, restarts=1))
     looks = [later(box_look(unit), 0.0)]
     for number in (11, 12, 13):
-        repair = replace(SWITCH, id=number, kind="repair")
+        repair = SWITCH.replaced(id=number, kind="repair")
         looks.append(later(box_look(unit, operation=repair), 11.0 * number))
     looks.append(later(box_look(unit), 150.0))
     assert of_rule(looked(looks), AlertRule.CRASH_LOOP)["profile:genesis"].sign is BAD

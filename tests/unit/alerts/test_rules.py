@@ -17,11 +17,9 @@ from appliance.alerts.rules import RULES, findings
 from appliance.alerts.snapshot import (
     BoxLook,
     DiskLook,
-    EndedOperation,
     GpuError,
     GpuHolder,
     GpuLook,
-    OperationLook,
     ProfileLook,
     ReadingKind,
     UnitLook,
@@ -38,6 +36,7 @@ from appliance.model.alerts import (
     TransitionKind,
 )
 from appliance.model.observed import ActiveState
+from appliance.model.status import EndedOperationRow, OperationRow
 from appliance.model.words import Mark, Series
 from appliance.speed.speeds import SeriesSpeed
 from appliance.wire.helpers import Listener
@@ -100,7 +99,7 @@ def test_memory_survives_as_json() -> None:
 # ── Every rule is missed ────────────────────────────────────────────────────
 
 LOSS: Final = SeriesSpeed(series=Series.DECODE, phase="regressed", rate=27.1, baseline=41.0)
-OPERATION: Final = OperationLook(
+OPERATION: Final = OperationRow(
     id=9,
     kind="switch",
     target=("genesis",),
@@ -109,8 +108,8 @@ OPERATION: Final = OperationLook(
     phase_s=100.0,
     deadline_s=90.0,
 )
-FAILURE: Final = EndedOperation(
-    id=8, kind="switch", target="genesis", outcome="failed", failed=True, ended_unix_s=NOW
+FAILURE: Final = EndedOperationRow(
+    id=8, kind="switch", target=("genesis",), outcome="failed", failed=True, finished_unix_s=NOW
 )
 EVERYBODY: Final = Listener(address="::", port=8022, pid=1, process="vllm", unit=UNIT)
 INCIDENTS: Final[Mapping[AlertRule, Sequence[BoxLook]]] = {

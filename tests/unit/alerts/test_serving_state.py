@@ -5,14 +5,15 @@ from dataclasses import replace
 import pytest
 
 from appliance.alerts.serving_state import is_desired
-from appliance.alerts.snapshot import OperationLook, UnitLook
+from appliance.alerts.snapshot import UnitLook
 from appliance.model.observed import ActiveState
+from appliance.model.status import OperationRow
 
 RUNS = UnitLook(unit="a", active=ActiveState.ACTIVE, sub="running", active_since_unix_s=5.0)
 ENDED = replace(RUNS, active=ActiveState.INACTIVE, sub="dead")
 FAILED = replace(RUNS, active=ActiveState.FAILED, sub="failed", result="exit-code")
 NEVER = UnitLook(unit="a")
-SWITCH = OperationLook(
+SWITCH = OperationRow(
     id=1,
     kind="switch",
     target=("b",),
@@ -69,8 +70,8 @@ def test_a_unit_that_systemd_may_have_forgotten_is_unknown() -> None:
         ({"is_committed": False}, False),
         ({"is_held": True}, False),
         ({"operation": SWITCH}, False),
-        ({"operation": replace(SWITCH, target=("b", "a"))}, True),
-        ({"operation": replace(SWITCH, profiles=("b",))}, True),
+        ({"operation": SWITCH.replaced(target=("b", "a"))}, True),
+        ({"operation": SWITCH.replaced(profiles=("b",))}, True),
         ({"rivals": (replace(RUNS, unit="b"),)}, False),
         ({"rivals": (replace(FAILED, unit="b"), replace(ENDED, unit="c"))}, True),
     ],

@@ -9,11 +9,11 @@ from dataclasses import asdict, replace
 from appliance.alerts.inhibition import AlertCircumstances
 from appliance.alerts.messages import Rendering, message
 from appliance.alerts.report import open_alerts
-from appliance.alerts.snapshot import OperationLook
 from appliance.cli.event_lines import profile_alert_lines
 from appliance.cli.live.box_sections import alert_section_lines
 from appliance.cli.terminal import Terminal
 from appliance.model.alerts import TransitionKind
+from appliance.model.status import OperationRow
 from appliance.presentation.box_texts import header
 from appliance.presentation.health_sections import alert_section
 from appliance.presentation.status_markdown import markdown_lines
@@ -26,7 +26,7 @@ from tests.fakes.cli_call import call
 from tests.fakes.health_server import FakeHealthAgent
 from tests.fakes.supervisor_documents import as_status, profile_row, status_document
 
-RESTART = OperationLook(
+RESTART = OperationRow(
     id=3,
     kind="restart",
     target=("genesis",),

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from appliance.alerts.book import AlertBook, AlertPolicy
-from appliance.alerts.snapshot import BoxLook, OperationLook
+from appliance.alerts.snapshot import BoxLook
 from appliance.health.agent import HealthAgent, QualityWatch, SpeedWatch
 from appliance.health.alert_service import AlertService, ServiceSources, notable, policy_of
 from appliance.health.box_view import BoxView, ProfileView
 from appliance.health.clock import SystemHealthClock
 from appliance.health.heartbeat import HeartbeatFacts
 from appliance.model.measurements import TrafficSums
-from appliance.model.status import ProfileRow, StatusDocument
+from appliance.model.status import EndedOperationRow, OperationRow, ProfileRow, StatusDocument
 from appliance.model.targets import TargetStanding
 from appliance.settings.tables import AlertSettings, HealthSettings, Settings
 from appliance.system.target_names import target_names_text
@@ -40,8 +40,9 @@ ROW = ProfileView(
     held=False,
     state="serving",
 )
-VIEW = BoxView(connected=True, profiles={"a": ROW})
-SWITCH = OperationLook(
+ENDED = EndedOperationRow(id=1, kind="switch", age_s=1.0)
+VIEW = BoxView(connected=True, profiles={"a": ROW}, ended=ENDED)
+SWITCH = OperationRow(
     id=1, kind="switch", target=("a",), profiles=("a",), phase="stop", phase_s=1.0, deadline_s=9.0
 )
 
@@ -125,6 +126,8 @@ async def test_quiet_hours_are_those_of_the_settings(
         (replace(VIEW, profiles={"a": replace(ROW, state="failed")}), True),
         (replace(VIEW, profiles={"a": replace(ROW, mark="retired")}), True),
         (replace(VIEW, running=SWITCH), True),
+        (replace(VIEW, ended=ENDED.replaced(age_s=9.0)), False),
+        (replace(VIEW, ended=ENDED.replaced(id=2)), True),
         (replace(VIEW, connected=False), True),
         (replace(VIEW, watch_marks={"wiki": "retired"}), True),
     ],

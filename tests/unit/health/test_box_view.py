@@ -4,10 +4,9 @@ from typing import Any
 
 import pytest
 
-from appliance.alerts.snapshot import EndedOperation, OperationLook
 from appliance.health.box_view import NOT_CONNECTED, view_of
 from appliance.model.measurements import TrafficSums
-from appliance.model.status import StatusDocument
+from appliance.model.status import EndedOperationRow, OperationRow, StatusDocument
 from appliance.wire.typed_json import JsonValueError
 from tests.fakes.profiles import applied
 from tests.fakes.supervisor_documents import as_status
@@ -144,18 +143,25 @@ def test_a_document_says_how_operations_go() -> None:
         "message": "no",
     }
     view = view_of(document(operation=running, last_operation=last), CATALOGUE, NOW_S)
-    assert view.running == OperationLook(
+    assert view.running == OperationRow(
         id=7,
         kind="switch",
-        target=("a",),
-        profiles=("a", "b"),
+        target=["a"],
+        profiles=["a", "b"],
         phase="stop",
         phase_s=3.5,
         deadline_s=90.0,
+        text="b: SIGTERM",
     )
-    assert view.ended == EndedOperation(
-        id=6, kind="stop", target="", outcome="failed", failed=True, ended_unix_s=5.0, text="no"
+    assert view.running.started == ["a"]
+    assert view.ended == EndedOperationRow(
+        id=6,
+        kind="stop",
+        outcome="failed",
+        failed=True,
+        finished_unix_s=5.0,
+        message="no",
     )
     stopping = view_of(document(operation={**running, "kind": "stop"}), CATALOGUE, NOW_S)
     assert stopping.running is not None
-    assert stopping.running.target == ()
+    assert stopping.running.started == ()

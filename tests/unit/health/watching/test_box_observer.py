@@ -8,8 +8,6 @@ from pathlib import Path
 import pytest
 
 from appliance.alerts.snapshot import (
-    EndedOperation,
-    OperationLook,
     ProfileLook,
     UnitLook,
 )
@@ -23,6 +21,7 @@ from appliance.model.memory import GpuState
 from appliance.model.names import GATEWAY_UNIT, SUPERVISOR_UNIT, unit_of
 from appliance.model.observed import ActiveState
 from appliance.model.profile import Catalogue
+from appliance.model.status import EndedOperationRow, OperationRow
 from appliance.model.words import Mark
 from appliance.settings.tables import WatchSettings
 from appliance.system.systemd.unit_reader import UnitReading
@@ -191,11 +190,11 @@ async def test_a_look_is_bounded() -> None:
 async def test_an_old_status_is_no_answer() -> None:
     """A supervisor whose last document is older than half a minute does not answer."""
     box = Box()
-    running = OperationLook(
+    running = OperationRow(
         id=1, kind="stop", target=(), profiles=(), phase="stop", phase_s=0.0, deadline_s=None
     )
-    ended = EndedOperation(
-        id=0, kind="stop", target="", outcome="done", failed=False, ended_unix_s=1.0
+    ended = EndedOperationRow(
+        id=0, kind="stop", target=(), outcome="done", failed=False, finished_unix_s=1.0
     )
     box.view = replace(box.view, running=running, ended=ended)
     look = await box.observer.look()
