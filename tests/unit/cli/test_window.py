@@ -87,7 +87,7 @@ def test_windows_are_listed(box: CliBox) -> None:
         ("add backup --for 1h", "window add wants --from and --for"),
     ],
 )
-def test_wrong_command_lines(words: str, text: str) -> None:
+def test_wrong_command_lines_of_windows(words: str, text: str) -> None:
     """An argument that is missing or too much is told before anybody is asked."""
     ended = call("window", *words.split())
     assert (ended.status, ended.err) == (2, f"{text}: appliance window --help\n")
