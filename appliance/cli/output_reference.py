@@ -30,7 +30,6 @@ from appliance.cli.output_types import (
     ProfileStatus,
     RefusalEvent,
     SettingsPlace,
-    SpeedHistory,
     TargetAnswer,
 )
 from appliance.cli.profile_making import NewProfile
@@ -45,6 +44,7 @@ from appliance.model.json_reader import decode_json
 from appliance.model.measurements import Probe
 from appliance.model.record import Record
 from appliance.model.status import OperationsSection, ProfileRow, StatusDocument
+from appliance.presentation.speed_history import SpeedHistory
 from appliance.settings.loader import SETTINGS_FILE
 from appliance.speed.speeds import BaselineReport
 from appliance.wire.control_events import AcceptedEvent, EndedEvent, PhaseEvent, TicketEvent

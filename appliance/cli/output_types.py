@@ -9,7 +9,7 @@ from appliance.alerts.outbox import OutboxRow
 from appliance.alerts.report import AlertRow, DeliveryReport
 from appliance.model.alerts import Severity, Transition
 from appliance.model.claims import Claim
-from appliance.model.events import AlertEvent
+from appliance.model.events import AlertEvent, MeasuredEvent
 from appliance.model.measurements import GpuEvidence, MeasurementEvent
 from appliance.model.profile import (
     Abilities,
@@ -35,6 +35,7 @@ from appliance.speed.speeds import (
     SeriesSpeed,
     SpeedReport,
 )
+from appliance.status.history import RateSummary
 from appliance.switch.need import EstimateRow
 from appliance.wire.alert_requests import PlannedWindow
 
@@ -91,18 +92,6 @@ class BaselineChange(TypedDict):
 
     name: str
     message: str
-
-
-class SpeedHistory(TypedDict):
-    """Rates of one profile over time."""
-
-    name: str
-    since_unix_s: float
-    rows: Mapping[str, list[list[float]]]
-    """By series, lists of time, number of probes, lowest, median and highest rate."""
-    baseline: BaselineReport | None
-    """None: the profile is not measured."""
-    events: list[MeasurementEvent]
 
 
 class ToldTarget(TypedDict):
@@ -207,8 +196,12 @@ PARTIAL = frozenset(
 """Types that the command passes on as the health agent sent them, or as the manifest has them, whose release may be another."""
 WHOLE: Final[frozenset[type]] = frozenset({Transition})
 """Records of which a document has each field, also one with a default."""
-FORMS: Final[Mapping[type, object]] = {Claim: list[str]}
-"""Types in place of others, which documents have in another form: sorted devices of a claim."""
+FORMS: Final[Mapping[type, object]] = {
+    Claim: list[str],
+    RateSummary: list[float],
+    MeasuredEvent: MeasurementEvent,
+}
+"""Types in place of others, which documents have in another form, or of which the agent sends a narrower one."""
 
 
 @dataclass(frozen=True, kw_only=True)

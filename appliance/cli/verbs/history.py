@@ -20,7 +20,8 @@ from appliance.model.events import MeasuredEvent
 from appliance.model.measurements import Probe, RawTimings, rate_of
 from appliance.model.words import Series
 from appliance.presentation.clock_times import utc_second
-from appliance.presentation.speed_history import History, history_in
+from appliance.presentation.speed_history import SpeedHistory, history_in
+from appliance.speed.speeds import SeriesBaseline
 from appliance.status.history import RateSummary
 from appliance.status.history_calendar import (
     CalendarLine,
@@ -39,7 +40,6 @@ from appliance.wire.health_socket import (
     MeasurementsRequest,
     StoredProbeEvent,
 )
-from appliance.wire.json_values import Json, number_in
 
 _LABELS: Final[Mapping[Unit, str]] = {
     "hour": "%a %d %b %H:00",
@@ -84,7 +84,7 @@ def run(arguments: Arguments, streams: Streams) -> int:
     return int(Exit.OK)
 
 
-def show_history(history: History, unit: Unit, terminal: Terminal, *, now: float) -> None:
+def show_history(history: SpeedHistory, unit: Unit, terminal: Terminal, *, now: float) -> None:
     """Print a table for each series that has rows, then events that belong to no series."""
     empty = True
     for series, rows in history.rows.items():
@@ -103,11 +103,11 @@ def show_history(history: History, unit: Unit, terminal: Terminal, *, now: float
         terminal.line(event_line(event))
 
 
-def _show_series(history: History, series: str, unit: Unit, terminal: Terminal) -> None:
-    baseline = history.baselines.get(series, {})
+def _show_series(history: SpeedHistory, series: str, unit: Unit, terminal: Terminal) -> None:
+    baseline = history.baseline_of(series)
     heading = f"{series}, {UNITS.get(series, 'tok/s')} · {_baseline_text(baseline)}"
     terminal.line(f"{terminal.paint(history.name, Style.BOLD)} · {heading}")
-    level = number_in(baseline, "baseline")
+    level = None if baseline is None else baseline.baseline
     events = [event for event in history.events if event.series == series]
     found = list(_with_events(calendar_lines(history.rows[series], unit, _local), events, unit))
     cells = [_cells(line, unit, level) for line, _ in found]
@@ -153,9 +153,9 @@ def _with_events(
         yield line, told
 
 
-def _baseline_text(baseline: Json) -> str:
+def _baseline_text(baseline: SeriesBaseline | None) -> str:
     text = level_text(baseline)
-    return f"baseline {text}" if number_in(baseline, "baseline") is not None else text
+    return f"baseline {text}" if baseline is not None and baseline.baseline is not None else text
 
 
 def _local(unix_s: float) -> datetime:
@@ -166,7 +166,7 @@ _DEFAULT_S: Final = 7 * 86400.0
 _COLUMNS: Final = ("time", "series", *RateSummary._fields)
 
 
-def _write_csv(history: History, out: Terminal) -> None:
+def _write_csv(history: SpeedHistory, out: Terminal) -> None:
     table = csv.writer(out, lineterminator="\n")
     table.writerow(_COLUMNS)
     for series, rows in history.rows.items():
@@ -179,7 +179,7 @@ _MARGIN: Final = 0.1
 """Share of the highest rate that is left free above it, and of the lowest below it."""
 
 
-def plot_history(history: History, path: str) -> None:
+def plot_history(history: SpeedHistory, path: str) -> None:
     """Write the plot of the series that has rows; of both, decode.
 
     Raises:
@@ -191,10 +191,11 @@ def plot_history(history: History, path: str) -> None:
     write_chart(path, _chart(history, series))
 
 
-def _chart(history: History, series: str) -> Any:
+def _chart(history: SpeedHistory, series: str) -> Any:
     rows = history.rows[series]
-    baseline = history.baselines.get(series, {})
-    level, band = number_in(baseline, "baseline"), number_in(baseline, "band") or 0.0
+    baseline = history.baseline_of(series)
+    level = None if baseline is None else baseline.baseline
+    band = 0.0 if baseline is None else baseline.band or 0.0
     edges = [] if level is None else [level - band, level + band]
     chart = new_chart(
         "DateTimeLine",
@@ -224,7 +225,7 @@ def _points(rows: Sequence[RateSummary]) -> list[tuple[datetime, float]]:
 
 
 def _events(
-    history: History, series: str, rows: Sequence[RateSummary]
+    history: SpeedHistory, series: str, rows: Sequence[RateSummary]
 ) -> Iterable[dict[str, object]]:
     """Yield a point for each event of the series, at the rate of the row before it."""
     for event in history.events:

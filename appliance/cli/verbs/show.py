@@ -22,6 +22,7 @@ from appliance.model.paths import NEEDS
 from appliance.model.profile import Applied
 from appliance.model.status import BuildRow, GpuRow, StatusDocument
 from appliance.presentation.clock_times import local_minute
+from appliance.presentation.speed_history import baseline_in
 from appliance.status.memory_rows import need_row
 from appliance.switch.need import BoxNeed, estimate_row, resolve
 from appliance.system.applied.manifest import manifest_entry
@@ -89,7 +90,7 @@ def _baseline(arguments: Arguments, out: Terminal) -> int:
     if arguments.json:
         out.document(report)
     else:
-        show_baselines(report, out)
+        show_baselines(baseline_in(report), out)
     return int(Exit.OK)
 
 

@@ -10,6 +10,8 @@ from appliance.cli.failures import CliError
 from appliance.cli.health_questions import details_of, measured_profile, result_of, talk
 from appliance.cli.terminal import Streams, Terminal
 from appliance.presentation.clock_times import local_minute
+from appliance.presentation.speed_history import baseline_in
+from appliance.speed.speeds import BaselineReport, SeriesBaseline
 from appliance.status.speed_row import band_text, change_text, rate_text
 from appliance.wire.control import Exit
 from appliance.wire.conversation import ErrorEvent, RequestRefusedError
@@ -21,7 +23,6 @@ from appliance.wire.health_socket import (
     ProbeProgressEvent,
     ResetBaselineRequest,
 )
-from appliance.wire.json_values import Json, number_in, objects_in, text_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def run_baseline(arguments: Arguments, streams: Streams) -> int:
             streams.out.document(report)
         else:
             streams.out.line(name)
-            show_baselines(report, streams.out)
+            show_baselines(baseline_in(report), streams.out)
         return int(Exit.OK)
     accepts = arguments.action == "accept"
     if not arguments.yes and not _agreed(name, arguments, streams):
@@ -69,43 +70,39 @@ def run_probe(arguments: Arguments, streams: Streams) -> int:
     return int(Exit.OK if measured else Exit.FAILED)
 
 
-def show_baselines(report: Json, terminal: Terminal) -> None:
-    """Print a baseline report (`appliance.speed.speeds.BaselineReport`)."""
+def show_baselines(report: BaselineReport | None, terminal: Terminal) -> None:
+    """Print a baseline report; None has no line."""
     for line in _baseline_lines(report):
         terminal.line(line, hang=_NAME_WIDTH + 1)
 
 
-def _baseline_lines(report: Json) -> Iterable[str]:
-    for series in objects_in(report, "series"):
-        name = text_in(series, "series")
-        yield f"{name:{_NAME_WIDTH}} {level_text(series)}"
+def _baseline_lines(report: BaselineReport | None) -> Iterable[str]:
+    for series in () if report is None else report.series:
+        yield f"{series.series:{_NAME_WIDTH}} {level_text(series)}"
         if change := accept_text(series):
             yield f"{'':{_NAME_WIDTH}} accept would make it {change}"
-        for prompt in objects_in(series, "prompts"):
-            rate = number_in(prompt, "rate")
-            if rate is not None:
-                yield f"{'':10} {text_in(prompt, 'prompt'):20} {rate_text(rate):>7}"
+        for prompt in series.prompts:
+            if prompt.rate is not None:
+                yield f"{'':10} {prompt.prompt:20} {rate_text(prompt.rate):>7}"
 
 
-def level_text(series: Json) -> str:
+def level_text(series: SeriesBaseline | None) -> str:
     """Return the baseline of a series, with its band and the time of its accept."""
-    baseline, unit = number_in(series, "baseline"), UNITS.get(text_in(series, "series"), "")
-    if baseline is None:
-        learns = text_in(series, "phase") in _LEARNS
+    if series is None or series.baseline is None:
+        learns = series is not None and series.phase in _LEARNS
         return "no baseline yet: it is being learned" if learns else "no baseline"
-    accepted = number_in(series, "accepted_unix_s")
+    accepted = series.accepted_unix_s
     when = "" if accepted is None else f", accepted {local_minute(accepted)}"
-    return f"{band_text(baseline, number_in(series, 'band'))} {unit}{when}"
+    return f"{band_text(series.baseline, series.band)} {UNITS[series.series]}{when}"
 
 
-def accept_text(series: Json) -> str:
+def accept_text(series: SeriesBaseline) -> str:
     """Return what an accept would change: ``80.3 → 17.9 steps/s, -78 %``; empty: not known."""
-    baseline, present = number_in(series, "baseline"), number_in(series, "present")
-    change, unit = number_in(series, "change"), UNITS.get(text_in(series, "series"), "")
-    if baseline is None or present is None:
+    if series.baseline is None or series.present is None:
         return ""
-    how_much = "" if change is None else f", {change_text(change)}"
-    return f"{rate_text(baseline)} → {rate_text(present)} {unit}{how_much}"
+    how_much = "" if series.change is None else f", {change_text(series.change)}"
+    unit = UNITS[series.series]
+    return f"{rate_text(series.baseline)} → {rate_text(series.present)} {unit}{how_much}"
 
 
 def _agreed(name: str, arguments: Arguments, streams: Streams) -> bool:
@@ -117,15 +114,15 @@ def _agreed(name: str, arguments: Arguments, streams: Streams) -> bool:
             f"appliance baseline {action} {name} --yes",
             Exit.USAGE,
         )
-    report = details_of(arguments, BaselineRequest(name))
-    for series in objects_in(report, "series"):
+    report = baseline_in(details_of(arguments, BaselineRequest(name)))
+    for series in () if report is None else report.series:
         change = _consequence(series, action)
-        streams.err.line(f"{text_in(series, 'series'):8} {change}")
+        streams.err.line(f"{series.series:8} {change}")
     streams.err.write("keep? [y/N] " if action == "accept" else "forget it? [y/N] ")
     return sys.stdin.readline().strip().lower() in {"y", "yes"}
 
 
-def _consequence(series: Json, action: str) -> str:
+def _consequence(series: SeriesBaseline, action: str) -> str:
     if action == "accept":
         return accept_text(series) or "nothing to compare: the next probes make the baseline"
     return f"{level_text(series)} → none, until the next probes have made another"

@@ -19,7 +19,7 @@ from appliance.presentation.box_texts import (
 )
 from appliance.presentation.clock_times import local_minute, utc_second
 from appliance.presentation.health_sections import alert_section, speed_section, without_speeds
-from appliance.presentation.speed_history import History, history_in
+from appliance.presentation.speed_history import SpeedHistory, history_in
 from appliance.presentation.status_markdown import markdown_lines
 from appliance.status.speed_row import rate_text
 from appliance.web.box_documents import BoxDocuments, Document
@@ -199,7 +199,9 @@ def _chart_note(focus: FocusDocuments) -> str:
     return f"No valid probe in the last days: appliance probe {focus.name}"
 
 
-def _charts(history: History, operations: Iterable[Document], now: float) -> Iterable[RateChart]:
+def _charts(
+    history: SpeedHistory, operations: Iterable[Document], now: float
+) -> Iterable[RateChart]:
     switches = list(_switch_marks(operations))
     for series in history.rows:
         changes = [

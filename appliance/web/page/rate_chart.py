@@ -10,10 +10,9 @@ from datetime import datetime
 from typing import Final
 
 from appliance.presentation.clock_times import local_minute
-from appliance.presentation.speed_history import History
+from appliance.presentation.speed_history import SpeedHistory
 from appliance.status.history import RateSummary, fitted
 from appliance.status.speed_row import band_text, rate_text
-from appliance.wire.json_values import number_in
 
 MOST_POINTS: Final = 170
 """Points of a chart: one an hour for a week."""
@@ -95,7 +94,7 @@ class RateChart:
 
 
 def rate_chart(
-    history: History, series: str, marks: Sequence[ChartMark], *, now: float
+    history: SpeedHistory, series: str, marks: Sequence[ChartMark], *, now: float
 ) -> RateChart | None:
     """Return the chart of one series from the history's beginning until now; None: it has no rates."""
     points = [
@@ -105,8 +104,8 @@ def rate_chart(
     ]
     if not points:
         return None
-    baseline = history.baselines.get(series, {})
-    level, band = number_in(baseline, "baseline"), number_in(baseline, "band")
+    baseline = history.baseline_of(series)
+    level, band = (None, None) if baseline is None else (baseline.baseline, baseline.band)
     scale = _Scale.of(points, level, band or 0.0, since=history.since_unix_s, now=now)
     usual = "no baseline yet" if level is None else f"baseline {band_text(level, band)}"
     shown = [m for m in sorted(marks, key=lambda m: m.unix_s) if scale.since <= m.unix_s <= now]

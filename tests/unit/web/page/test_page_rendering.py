@@ -69,7 +69,10 @@ SPEEDS: Final[Mapping[str, Any]] = {
 }
 HISTORY: Final = {
     "rows": {"decode": [[NOW - 7200, 4, 40.0, 41.0, 42.0], [NOW - 3600, 4, 26.0, 27.0, 28.0]]},
-    "baseline": {"series": [{"series": "decode", "baseline": 41.0, "band": 1.2}]},
+    "baseline": {
+        "profile": "aeon",
+        "series": [{"series": "decode", "phase": "watching", "baseline": 41.0, "band": 1.2}],
+    },
     "events": [
         {
             "id": 1,

@@ -6,8 +6,10 @@ import pytest
 
 from appliance.model.operations import Kind, Phase
 from appliance.model.status import MemoryRow, OperationRow
-from appliance.presentation.speed_history import History
+from appliance.model.words import Series
+from appliance.presentation.speed_history import SpeedHistory
 from appliance.presentation.status_markdown import markdown_lines
+from appliance.speed.speeds import BaselineReport, SeriesBaseline
 from appliance.status.history import RateSummary
 from appliance.web.box_documents import BoxDocuments
 from appliance.web.page.memory_bars import memory_bars
@@ -137,14 +139,15 @@ def test_requests_in_flight_come_first() -> None:
     assert (cards[0].in_flight, cards[0].held, cards[0].first_token) == (1, 3, "0.41 s")
 
 
-def history(*rates: float, step_s: float = 3600.0, level: float | None = 41.0) -> History:
+def history(*rates: float, step_s: float = 3600.0, level: float | None = 41.0) -> SpeedHistory:
     first = NOW - step_s * len(rates)
     rows = [
         RateSummary(first + step_s * n, 3, rate * 0.99, rate, rate * 1.01)
         for n, rate in enumerate(rates)
     ]
-    baseline = {} if level is None else {"decode": {"baseline": level, "band": 1.2}}
-    return History("aeon", NOW - WEEK_S, {"decode": rows}, baseline, [])
+    decode = SeriesBaseline(series=Series.DECODE, phase="watching", baseline=level, band=1.2)
+    baseline = None if level is None else BaselineReport(profile="aeon", series=(decode,))
+    return SpeedHistory("aeon", NOW - WEEK_S, {"decode": rows}, baseline, [])
 
 
 def test_a_chart_has_a_line_from_rate_to_rate() -> None:
