@@ -156,7 +156,7 @@ def judge_presence(look: BoxLook, memory: WatchdogMemory) -> Iterable[Finding]:
         if gpu.is_lost:
             yield _lost(subject, record, "fallen off the bus")
         else:
-            yield signed(AlertRule.GPU_LOST, subject, is_good=_has_told(gpu) or None)
+            yield signed(AlertRule.GPU_LOST, subject, is_good=_has_figures(gpu) or None)
     if look.gpus is None:
         return
     for record in memory.gpus:
@@ -176,7 +176,7 @@ def _lost(subject: Subject, record: GpuRecord, what: str) -> Finding:
     )
 
 
-def _has_told(gpu: GpuLook) -> bool:
+def _has_figures(gpu: GpuLook) -> bool:
     """Tell whether the driver reports any figure of a GPU, as it does of one that works."""
     figures = (gpu.power_w, gpu.temperature_c, gpu.busy_share, gpu.pcie_width)
     states = (gpu.throttle_reasons, gpu.recovery_action, gpu.errors, gpu.holders)

@@ -172,7 +172,7 @@ def judge_foreign_holders(look: BoxLook, memory: WatchdogMemory) -> Iterable[Fin
             command=found[0][1],
         )
     else:
-        yield signed(AlertRule.FOREIGN_HOLDER, BOX, is_good=_all_tell(lists))
+        yield signed(AlertRule.FOREIGN_HOLDER, BOX, is_good=_all_known(lists))
 
 
 def _foreign(holders: Iterable[GpuHolder]) -> list[tuple[str, str]]:
@@ -193,7 +193,7 @@ def _foreign(holders: Iterable[GpuHolder]) -> list[tuple[str, str]]:
     ]
 
 
-def _all_tell(lists: Iterable[Iterable[GpuHolder]]) -> bool | None:
+def _all_known(lists: Iterable[Iterable[GpuHolder]]) -> bool | None:
     """Tell whether the memory of all foreign processes is known; None: it is not."""
     return all(one.held_bytes is not None for holders in lists for one in holders) or None
 

@@ -36,8 +36,7 @@ from appliance.health.message_renderer import MessageButtons, MessageRenderer
 from appliance.health.outbox_sender import OutboxSender
 from appliance.health.watching.box_observer import BoxObserver
 from appliance.health.watching.checks import EngineChecks, UrlAnswer, WatchChecks
-from appliance.health.watching.stop_watch import StopWatch
-from appliance.health.watching.watchdog_loop import FRESH_S, Watchdog
+from appliance.health.watching.watchdog_loop import FRESH_S, StopWatch, Watchdog
 from appliance.model.errors import StoreError
 from appliance.model.measurements import BoxGpus
 from appliance.model.status import AlertSection, StatusDocument

@@ -2,14 +2,15 @@
 
 =======  ========================================================================================
 Look     at the box, every 10 s and soon after a change of the supervisor's status; bounded in time
-Judge    the rules find what is wrong, and the alert book what is told of it (alerts)
+Judge    the rules find what is wrong, and the alert book what leads to messages (alerts)
 Keep     states, transitions and outbox rows, in one transaction of the store
 Send     the sender is woken; it does the rest
 Feed     systemd's watchdog, after a whole turn: a loop that hangs, or whose every look fails, ends
          with the process, which systemd starts again or gives up with a message
 =======  ========================================================================================
 
-This loop is the one writer of the alert book: what operators change goes through it, between two looks.
+This loop is the one writer of the alert book: what operators change goes through it, between two looks. So do the
+silences of live profiles that somebody stops, which follow from the supervisor's status documents (`StopWatch`).
 """
 
 import asyncio
@@ -23,12 +24,22 @@ from appliance.alerts.book import AlertBook, AlertPolicy, Evaluation, Instant
 from appliance.alerts.evaluation import evaluate
 from appliance.alerts.inhibition import AlertCircumstances
 from appliance.alerts.rules import findings
+from appliance.alerts.silences import (
+    StopByRequest,
+    silence_stopped,
+    started,
+    unsilence_started,
+)
 from appliance.alerts.snapshot import BoxLook
 from appliance.alerts.watchdog_memory import WatchdogMemory
 from appliance.health.clock import HealthClock
 from appliance.model.alerts import Severity, Transition
+from appliance.model.errors import ApplianceError
 from appliance.model.json_reader import decode_json
+from appliance.model.operations import Kind, Outcome
+from appliance.model.status import StatusDocument
 from appliance.model.targets import TargetStanding
+from appliance.model.words import Mark
 from appliance.status.journal_fields import transition_fields
 from appliance.wire.typed_json import from_json
 
@@ -228,3 +239,51 @@ def _memory_in(text: str | None) -> WatchdogMemory:
     except ValueError as error:
         _log.warning("the memory of earlier looks cannot be read: %s", error)
         return WatchdogMemory()
+
+
+_RUNNING: Final = frozenset({"serving", "loading", "restarting"})
+_SEEN_AFTER_S: Final = 60.0
+"""Time in which a stop is seen: documents come every 20 s at least."""
+
+
+class StopWatch:
+    """Watch that silences live profiles which were stopped, until they run again.
+
+    Args:
+        watchdog: Writes the alert book.
+    """
+
+    def __init__(self, watchdog: Watchdog) -> None:
+        self._watchdog = watchdog
+        self._operation = 0
+        """Number of the last stop that was taken in."""
+
+    async def take(self, document: StatusDocument) -> None:
+        """Take in one document. What cannot be kept is logged, and tried with the next one."""
+        try:
+            running = {row.name for row in document.profiles if row.state in _RUNNING}
+            book = await self._watchdog.known_book()
+            if started(book, running):
+                await self._watchdog.change(lambda book, now: unsilence_started(book, running, now))
+            stop = _stop_in(document, running)
+            if stop is not None and stop.operation != self._operation:
+                if self._operation or not _was_seen(stop, book):
+                    await self._watchdog.change(lambda book, now: silence_stopped(book, stop, now))
+                self._operation = stop.operation
+        except ApplianceError as error:
+            _log.warning("a stop is not silenced: %s", error)
+
+
+def _stop_in(document: StatusDocument, running: set[str]) -> StopByRequest | None:
+    """Return the stop that has ended last; None: another operation has, or it stopped no live profile."""
+    last = document.last_operation
+    if last is None or last.kind != Kind.STOP or last.outcome != Outcome.DONE:
+        return None
+    live = {row.name for row in document.profiles if row.mark == Mark.LIVE}
+    names = tuple(name for name in last.profiles if name in live - running)
+    return StopByRequest(operation=last.id, profiles=names, ended_unix_s=last.finished_unix_s)
+
+
+def _was_seen(stop: StopByRequest, book: AlertBook) -> bool:
+    """Tell whether the agent before this one has seen a stop: an operator may have ended its silence."""
+    return book.clock is not None and book.clock.unix_s > stop.ended_unix_s + _SEEN_AFTER_S
