@@ -33,7 +33,7 @@ class OutboxRow:
     """Transition that one target is to get a message about."""
 
     id: int = 0
-    """Number in the store, ascending; 0: not stored yet."""
+    """Number in the store, ascending; 0: it is in no store."""
     key: str
     """Unique text, so that a notice that is stored twice makes one row."""
     target: str

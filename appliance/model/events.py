@@ -12,7 +12,7 @@ class MeasuredEvent(Record, frozen=True):
     """Event `measured`: it follows from measurements of a profile."""
 
     id: int
-    """Number in the store; 0: not stored yet."""
+    """Number in the store; 0: it is in no store."""
     unix_s: float
     profile: str
     """Empty: the box."""
@@ -40,7 +40,7 @@ class AlertEvent(Record, frozen=True):
     """Event `alert`: a transition of an alert."""
 
     id: int
-    """Number in the store; 0: not stored yet."""
+    """Number in the store; 0: it is in no store."""
     unix_s: float
     kind: str
     """As `appliance.model.alerts.TransitionKind`."""

@@ -112,7 +112,7 @@ def snapshot_of(document: str) -> Settings:
     try:
         table = decode_json(document)
         found = from_json(Settings, table, dec_hook=_path)
-        if json.loads(json.dumps(asdict(found), default=str)) != table:
+        if decode_json(json.dumps(asdict(found), default=str)) != table:
             raise ValueError("other settings than those of this release")  # noqa: TRY301
     except ValueError as error:
         raise SettingsError(f"the settings cannot be read: their reader printed {error}") from error
