@@ -29,10 +29,9 @@ from appliance.web.api.stream import stream_router
 from appliance.web.box_documents import BoxSource
 from appliance.web.box_stream import BoxStream
 from appliance.web.guards import ReaderGuard, RequestGuard, RequestOperators
-from appliance.web.metrics.metrics_routes import metrics_router
-from appliance.web.page.form_routes import SignedIn
-from appliance.web.page.page_documents import FocusSource
-from appliance.web.page.page_routes import page_router
+from appliance.web.metrics.pages import metrics_router
+from appliance.web.page.routes import SignedIn, page_router
+from appliance.web.page.view import FocusSource
 from appliance.web.problem import ProblemError, problem_of, problem_of_error, problem_response
 
 OPENAPI_PATH: Final = "/api/v1/openapi.json"

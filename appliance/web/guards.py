@@ -82,8 +82,7 @@ from appliance.model.web_addresses import WebAddresses
 from appliance.routing.origin_policy import SameOriginPolicy
 from appliance.web.actions import BoxActions
 from appliance.web.api.buttons import BUTTONS
-from appliance.web.page.form_routes import FORMS, LOGIN, LOGOUT, PAGE, SignedIn
-from appliance.web.page.prompt_routes import ASK
+from appliance.web.page.routes import ASK, FORMS, LOGIN, LOGOUT, PAGE, SignedIn
 from appliance.web.problem import (
     ProblemDocument,
     ProblemError,

@@ -22,7 +22,7 @@ from appliance.web.application import make_application
 from appliance.web.guards import OpenAddresses
 from appliance.web.http_server import WebServer
 from appliance.web.live_box import LiveBox
-from appliance.web.page.live_focus import LiveFocus
+from appliance.web.page.focus import LiveFocus
 
 _log = logging.getLogger(__name__)
 

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from appliance.web.metrics.text_exposition import render_box
+from appliance.web.metrics.pages import render_box
 from tests.bench.debian import unpacked
 from tests.bench.machine import prepared, report, say
 from tests.fakes.metric_documents import busy_box, counters_document

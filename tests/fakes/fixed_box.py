@@ -11,7 +11,7 @@ from starlette.types import ASGIApp
 
 from appliance.model.errors import ApplianceError, UnreachableError
 from appliance.web.box_documents import BoxDocuments, Document, EnginePages
-from appliance.web.page.page_documents import FocusDocuments
+from appliance.web.page.view import FocusDocuments
 from appliance.wire.alert_requests import ActRequest
 from appliance.wire.health_socket import HealthEvent, HealthRequest
 from appliance.wire.status_socket import StatusSocketEvent, StatusSocketRequest

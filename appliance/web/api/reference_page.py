@@ -15,7 +15,7 @@ from appliance.web.actions import SocketBoxActions
 from appliance.web.api.answers import SCHEMAS
 from appliance.web.application import make_application
 from appliance.web.live_box import LiveBox
-from appliance.web.page.live_focus import LiveFocus
+from appliance.web.page.focus import LiveFocus
 
 PAGE: Final = Path(__file__).parents[3] / "docs" / "reference" / "status-api.md"
 _INTRODUCTION: Final = """\

@@ -17,7 +17,7 @@ from appliance.model.status import OperationRow
 from appliance.presentation.box_texts import header
 from appliance.presentation.health_sections import alert_section
 from appliance.presentation.status_markdown import markdown_lines
-from appliance.web.page.alert_cards import alerts_view
+from appliance.web.page.cards import alerts_view
 from appliance.wire.conversation import ResultEvent
 from tests.fakes.alert_answers import alerts_answer
 from tests.fakes.alert_rounds import AlertRounds, bad, good

@@ -21,9 +21,9 @@ from appliance.routing.model_names import ModelDirectory, encode_model, encode_m
 from appliance.status.profile_verdict import profile_exit
 from appliance.web.api.resources import unready, whole_status
 from appliance.web.box_documents import STALE_S, BoxDocuments
-from appliance.web.metrics.text_exposition import render_box
-from appliance.web.page.page_view import status_document as page_document
-from appliance.web.page.profile_cards import profile_cards
+from appliance.web.metrics.pages import render_box
+from appliance.web.page.cards import profile_cards
+from appliance.web.page.view import status_document as page_document
 from tests.fakes.alert_answers import alert_answer, alerts_answer
 from tests.fakes.live_views import NOW_S, seen
 from tests.fakes.supervisor_documents import as_status, profile_row, status_document

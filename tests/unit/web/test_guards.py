@@ -15,8 +15,8 @@ from appliance.web.api.stream import KEEP_ALIVE_S
 from appliance.web.application import make_application
 from appliance.web.box_documents import BoxDocuments
 from appliance.web.guards import ASK_EVERY_S, CHECK_EVERY_S, OpenAddresses, is_of_this_machine
-from appliance.web.page.form_routes import COOKIE
-from appliance.web.page.page_renderer import STATIC_TYPES
+from appliance.web.page.routes import COOKIE
+from appliance.web.page.view import STATIC_TYPES
 from appliance.wire.alert_requests import ActRequest
 from appliance.wire.control_events import OperationsRequest
 from appliance.wire.health_socket import MeasurementEventsRequest

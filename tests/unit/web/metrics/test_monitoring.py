@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from appliance.web.metrics.metric_reference import PAGE, table, with_table
-from appliance.web.metrics.metric_table import METRICS, MetricKind
+from appliance.web.metrics.table import METRICS, PAGE, MetricKind, table, with_table
 
 MONITORING = Path(__file__).parents[4] / "docs" / "monitoring"
 RULES: Any = yaml.safe_load((MONITORING / "prometheus" / "rules.yml").read_text("utf-8"))
@@ -92,7 +91,7 @@ def test_panels_do_not_overlap() -> None:
 def test_the_reference_is_current() -> None:
     """The page has every metric of this release."""
     page = PAGE.read_text("utf-8")
-    assert with_table(page) == page, "run: python -m appliance.web.metrics.metric_reference"
+    assert with_table(page) == page, "run: python -m appliance.web.metrics.table"
     assert all(f"`{name}`" in table() for name in METRICS)
 
 

@@ -1,16 +1,94 @@
-"""Merger of the engines' own pages of metrics: each series gets its profile as a label.
+"""Pages of metrics: GET /metrics, of the box, and GET /metrics/engine, the pages of its engines as one.
 
-A page is text of an engine, which may be wrong or hostile. It is read line by line, each by one expression
+The box's page is in Prometheus's text format, or in OpenMetrics where the collector asks for it. In that of the engines each
+series gets its profile as a label. A page is text of an engine, which may be wrong or hostile. It is read line by line, each by one expression
 without choices to go back to, so that the time is linear in its length. What is not a line of the text format
 is dropped, since one bad line makes a collector refuse the whole page; so is a series that was there already.
 Values are passed as they stand. A label ``profile`` of the engine's becomes ``exported_profile``, as Prometheus
 names it. Lines of one metric are put together, under one HELP and one TYPE: those of the first engine.
 """
 
+import asyncio
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final, TypeVar
+
+from fastapi import APIRouter, Request
+from prometheus_client import CollectorRegistry
+from prometheus_client import Metric as MetricFamily
+from prometheus_client.exposition import choose_encoder
+from starlette.responses import Response
+
+from appliance import __version__
+from appliance.web.box_documents import STALE_S, BoxDocuments, BoxSource, Document, EnginePages
+from appliance.web.metrics import table
+from appliance.web.metrics.families import (
+    MetricFamilies,
+    add_box,
+    add_gpus,
+    add_health,
+    add_traffic,
+)
+from appliance.web.metrics.table import ENGINE_LINES_DROPPED, ENGINE_PAGE, SOURCE_UP
+
+DocumentT = TypeVar("DocumentT")
+
+
+class _Fixed:
+    """Collector of families that are made already."""
+
+    def __init__(self, families: Sequence[MetricFamily]) -> None:
+        self._families = families
+
+    def collect(self) -> Sequence[MetricFamily]:
+        return self._families
+
+
+def render_box(
+    box: BoxDocuments, counters: Document | None, accept: str | None
+) -> tuple[str, bytes]:
+    """Return the content type and the page.
+
+    Args:
+        box: Documents of the box.
+        counters: The supervisor's answer to `counters`; None: it has none.
+        accept: Header of the collector; None: it sent none.
+    """
+    return encode(box_families(box, counters), accept)
+
+
+def encode(families: MetricFamilies, accept: str | None) -> tuple[str, bytes]:
+    """Return the content type that a collector takes, and the families in it."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Fixed(families.collect()))
+    generate, content_type = choose_encoder(accept or "")
+    return content_type, generate(registry)
+
+
+def box_families(box: BoxDocuments, counters: Document | None) -> MetricFamilies:
+    """Return the metrics of the box."""
+    families = MetricFamilies()
+    families.add(table.BUILD_INFO, 1, __version__)
+    status = _fresh(box.status, box.status_age_s)
+    speeds = _fresh(box.speeds, box.speeds_age_s)
+    gpus = _fresh(box.gpus, box.gpus_age_s)
+    for source, document in (("supervisor", status), ("health", speeds)):
+        families.add(table.SOURCE_UP, document is not None, source)
+    if status is not None:
+        add_box(families, box.judged(status))
+    if counters is not None:
+        add_traffic(families, counters)
+    if speeds is not None:
+        add_health(families, speeds, box.unix_s - (box.speeds_age_s or 0.0))
+    if gpus is not None:
+        add_gpus(families, gpus)
+    return families
+
+
+def _fresh(document: DocumentT | None, age_s: float | None) -> DocumentT | None:
+    return document if age_s is not None and age_s < STALE_S else None
+
 
 MOST_LINE: Final = 16 << 10
 """Longest line in characters; a longer one is dropped."""
@@ -136,3 +214,48 @@ def _lines(name: str, family: _Family) -> Iterable[str]:
     if family.kind is not None:
         yield f"# TYPE {name} {family.kind}\n"
     yield from family.lines
+
+
+_TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
+_PAGES: Final[dict[int | str, dict[str, Any]]] = {
+    200: {"content": {"text/plain": {"schema": {"type": "string"}}}}
+}
+
+
+def metrics_router(box: BoxSource) -> APIRouter:
+    """Return the router of the metrics.
+
+    Args:
+        box: Where the documents come from.
+    """
+    router = APIRouter(tags=["metrics"], default_response_class=Response)
+
+    @router.get("/metrics", responses=_PAGES)
+    async def metrics(request: Request) -> Response:
+        """Return the metrics of the box, for Prometheus: see docs/reference/metrics.md."""
+        documents, counters = await asyncio.gather(box.look(), box.counters())
+        accept = request.headers.get("accept")
+        content_type, page = await asyncio.to_thread(render_box, documents, counters, accept)
+        return Response(page, headers={"Content-Type": content_type})
+
+    @router.get("/metrics/engine", responses=_PAGES)
+    async def engine_metrics() -> Response:
+        """Return the engines' own metrics, each series with its profile as a label."""
+        pages = await box.engine_pages()
+        page = await asyncio.to_thread(render_engines, pages)
+        return Response(page, headers={"Content-Type": _TEXT})
+
+    return router
+
+
+def render_engines(pages: EnginePages | None) -> bytes:
+    """Return the page of the engines; None: the supervisor does not answer."""
+    families = MetricFamilies()
+    families.add(SOURCE_UP, pages is not None, "supervisor")
+    if pages is None:
+        return encode(families, None)[1]
+    merged = merge(pages.texts)
+    for profile, state in sorted(pages.states.items()):
+        families.add(ENGINE_PAGE, 1, profile, state)
+        families.add(ENGINE_LINES_DROPPED, merged.dropped.get(profile), profile)
+    return encode(families, None)[1] + merged.render().encode(errors="replace")

@@ -1,13 +1,20 @@
-"""View of the box: everything that the page shows, in text, apart from HTML."""
+"""View of the box: everything that the page shows, in text, apart from HTML; its documents and its renderer.
+
+Templates have every value escaped.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Final
+from importlib.resources import files
+from typing import Final, Protocol
+
+from jinja2 import Environment, FunctionLoader, StrictUndefined
+from markupsafe import Markup
 
 from appliance.model.amounts import age
 from appliance.model.measurements import Probe, rate_of
 from appliance.model.status import StatusDocument
-from appliance.model.words import Series
+from appliance.model.words import Mark, Series
 from appliance.presentation.alert_texts import delivery_line
 from appliance.presentation.box_texts import (
     gateway_lines,
@@ -23,16 +30,79 @@ from appliance.presentation.speed_history import SpeedHistory, history_in
 from appliance.presentation.status_markdown import markdown_lines
 from appliance.status.speed_row import rate_text
 from appliance.web.box_documents import BoxDocuments, Document
-from appliance.web.page.alert_cards import AlertsView, alerts_view
 from appliance.web.page.ansi_text import TextSpan, log_view
-from appliance.web.page.memory_bars import MemoryBar, memory_bars
-from appliance.web.page.operation_steps import OperationView, operation_view
-from appliance.web.page.page_documents import FocusDocuments, PageDocuments
-from appliance.web.page.profile_cards import ProfileCard, TrafficCard, profile_cards, traffic_cards
-from appliance.web.page.rate_chart import ChartMark, RateChart, rate_chart
-from appliance.web.page.request_rows import RequestsView, requests_view
-from appliance.web.page.state_bars import StateBar, state_bars
+from appliance.web.page.cards import (
+    AlertsView,
+    MemoryBar,
+    OperationView,
+    ProfileCard,
+    RequestsView,
+    TrafficCard,
+    alerts_view,
+    memory_bars,
+    operation_view,
+    profile_cards,
+    requests_view,
+    traffic_cards,
+)
+from appliance.web.page.charts import ChartMark, RateChart, StateBar, rate_chart, state_bars
 from appliance.wire.json_values import Json, number_in, text_in
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FocusDocuments:
+    """Documents about the one profile that the page shows in detail. None: no answer in time."""
+
+    name: str
+    since_unix_s: float
+    """Beginning of the history that was asked for."""
+    history: Document | None = None
+    """Answer of the health agent to `history`."""
+    probes: tuple[Probe, ...] | None = None
+    """Last probes, the newest first."""
+    log: tuple[str, ...] | None = None
+    """Last lines of the engine's log, oldest first; None too where the reader may not see them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageDocuments:
+    """Documents of one moment."""
+
+    box: BoxDocuments
+    focus: FocusDocuments | None = None
+    """None: there is no profile."""
+    operations: tuple[Document, ...] = ()
+    """Operations that ended lately."""
+    states: Document | None = None
+    """Record of the profiles' states; None: not known."""
+    requests: Document | None = None
+    """Requests of clients in flight and held; None: not known."""
+
+
+class FocusSource(Protocol):
+    """Source of the documents about one profile, and of the operations on record."""
+
+    async def operations(self) -> tuple[Document, ...]:
+        """Return the operations that ended lately; none where the supervisor does not answer."""
+        ...
+
+    async def states(self) -> Document | None:
+        """Return the record of the profiles' states; None: the health agent does not answer."""
+        ...
+
+    async def requests(self) -> Document | None:
+        """Return the requests of clients in flight and held; None: the gateway does not answer."""
+        ...
+
+    async def look_at(self, name: str, *, with_log: bool) -> FocusDocuments:
+        """Return the documents of a profile that is applied; what no daemon answers is None.
+
+        Args:
+            name: Of the profile.
+            with_log: Whether the log of its engine is read; else it is None.
+        """
+        ...
+
 
 STALE_S: Final = 5.0
 """Age from which a document is told as old: while its daemon answers, none is older than two seconds."""
@@ -237,3 +307,85 @@ def _probe_line(probe: Probe) -> ProbeLine:
         rate="" if rate is None else rate_text(rate),
         detail=probe.detail,
     )
+
+
+_TEMPLATES: Final = files("appliance.web.page") / "templates"
+_STATIC: Final = files("appliance.web.page") / "static"
+STATIC_TYPES: Final = {
+    "page.css": "text/css; charset=utf-8",
+    "page.js": "text/javascript; charset=utf-8",
+    "icon.svg": "image/svg+xml",
+    "manifest.webmanifest": "application/manifest+json",
+}
+"""Files that are served, with their types: no other name is looked up."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorView:
+    """Person that looks at the page."""
+
+    name: str = ""
+    """Operator that has signed in; empty: nobody has, and the page shows no forms."""
+    csrf: str = ""
+    """Token of the session for its forms."""
+    login_path: str = ""
+    """Address of the form to sign in; empty: nobody can."""
+    logout_path: str = ""
+    ask_path: str = ""
+    """Address of the form for a prompt; empty: none can be tried."""
+
+
+class PageRenderer:
+    """Renderer with its templates compiled once."""
+
+    def __init__(self) -> None:
+        self._environment = Environment(
+            loader=FunctionLoader(_template),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        self._environment.globals["macros"] = self._environment.get_template("macros.html").module
+        self._login = self._environment.get_template("login.html")
+        self._answer = self._environment.get_template("answer.html")
+        self._page = self._environment.get_template("page.html")
+
+    def page(self, view: PageView, operator: OperatorView, *, notice: str = "") -> str:
+        """Return the page as HTML.
+
+        Args:
+            view: What it shows.
+            operator: Who looks at it.
+            notice: Sentence about the last form; empty: none.
+        """
+        return self._page.render(
+            view=view,
+            operator=operator,
+            notice=notice,
+            marks=tuple(Mark),
+            csrf=lambda: _hidden(operator),
+        )
+
+    def login(self, notice: str) -> str:
+        """Return the form to sign in; `notice`: sentence about the last try, or empty."""
+        return self._login.render(notice=notice)
+
+    def answer(self, answer: str, fault: str) -> str:
+        """Return the page of an answer to a prompt; `fault`: why it is not whole, or empty."""
+        return self._answer.render(answer=answer, fault=fault)
+
+
+def _template(name: str) -> str:
+    return (_TEMPLATES / name).read_text("utf-8")
+
+
+def _hidden(operator: OperatorView) -> Markup:
+    """Return the field of a form that proves that the form is ours."""
+    return Markup('<input type="hidden" name="csrf" value="{}">').format(operator.csrf)
+
+
+def static_file(name: str) -> tuple[bytes, str] | None:
+    """Return a file of the page and its type; None: there is none of that name."""
+    kind = STATIC_TYPES.get(name)
+    return None if kind is None else ((_STATIC / name).read_bytes(), kind)

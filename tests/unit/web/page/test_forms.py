@@ -12,8 +12,8 @@ from appliance.model.words import Mark
 from appliance.routing.origin_policy import SameOriginPolicy
 from appliance.web.application import make_application
 from appliance.web.box_documents import BoxDocuments
-from appliance.web.page.page_documents import FocusDocuments
-from appliance.web.page.page_sessions import LASTS_S, MOST_SESSIONS, Sessions
+from appliance.web.page.routes import LASTS_S, MOST_SESSIONS, Sessions
+from appliance.web.page.view import FocusDocuments
 from appliance.wire.alert_requests import AckRequest, SilenceRequest
 from appliance.wire.control_requests import (
     CancelRequest,

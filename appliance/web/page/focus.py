@@ -13,7 +13,7 @@ from typing import Final
 from appliance.model.errors import UnreachableError
 from appliance.model.measurements import Probe
 from appliance.web.live_box import FRESH_S, WITHIN_S, LastAnswer
-from appliance.web.page.page_documents import FocusDocuments
+from appliance.web.page.view import FocusDocuments
 from appliance.wire.async_client import details_of, open_conversation
 from appliance.wire.control_events import OperationsRequest
 from appliance.wire.conversation import ErrorEvent, RequestRefusedError

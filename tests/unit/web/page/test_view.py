@@ -12,12 +12,9 @@ from appliance.presentation.status_markdown import markdown_lines
 from appliance.speed.speeds import BaselineReport, SeriesBaseline
 from appliance.status.history import RateSummary
 from appliance.web.box_documents import BoxDocuments
-from appliance.web.page.memory_bars import memory_bars
-from appliance.web.page.operation_steps import operation_view
-from appliance.web.page.page_documents import PageDocuments
-from appliance.web.page.page_view import page_view, status_document
-from appliance.web.page.profile_cards import traffic_cards
-from appliance.web.page.rate_chart import MOST_MARKERS, MOST_POINTS, ChartMark, rate_chart
+from appliance.web.page.cards import memory_bars, operation_view, traffic_cards
+from appliance.web.page.charts import MOST_MARKERS, MOST_POINTS, ChartMark, rate_chart
+from appliance.web.page.view import PageDocuments, page_view, status_document
 from appliance.wire.typed_json import from_json
 from tests.fakes.supervisor_documents import as_status
 from tests.pins import status_documents

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from appliance.model.status import ProfileRow
-from appliance.web.page.state_bars import MOST_CHANGES, MOST_PARTS, state_bars
+from appliance.web.page.charts import MOST_CHANGES, MOST_PARTS, state_bars
 from tests.fakes.supervisor_documents import as_status
 from tests.pins import status_documents
 from tests.pins.status_box import STATES

@@ -7,9 +7,15 @@ from typing import Any, Final
 import pytest
 
 from appliance.web.box_documents import BoxDocuments
-from appliance.web.page.page_documents import FocusDocuments, PageDocuments
-from appliance.web.page.page_renderer import STATIC_TYPES, OperatorView, PageRenderer, static_file
-from appliance.web.page.page_view import page_view
+from appliance.web.page.view import (
+    STATIC_TYPES,
+    FocusDocuments,
+    OperatorView,
+    PageDocuments,
+    PageRenderer,
+    page_view,
+    static_file,
+)
 from tests.fakes.html_page import HtmlPage, read_html
 from tests.fakes.supervisor_documents import as_status
 from tests.pins import status_documents
