@@ -38,7 +38,7 @@ AGAIN_IN: Final = "15 min"
 _PAUSES_S: Final = (5.0, 15.0, 60.0, 120.0, 240.0, 300.0)
 """Pauses between attempts; together below TimeoutStartSec= of the unit."""
 _TOLD_AGAIN_S: Final = 3600.0
-"""Time after which an agent that is given up again and again is told anew."""
+"""Time after which there is another message about an agent that is given up again and again."""
 _RETURN_PAUSE_S: Final = 30.0
 _MOST_RECORD_BYTES: Final = 4096
 
@@ -52,7 +52,7 @@ class FailureNotifier(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentFailure:
-    """Failure of the agent that somebody is told of."""
+    """Failure of the agent about which there are messages."""
 
     dead_unix_s: float
     told_unix_s: float | None = None

@@ -62,7 +62,7 @@ MOST_TRIAL_SPEED: Final = 10.0
 """Bound of `trial_speed` here: a look a second, each of which takes some time of its own."""
 _STUCK_S: Final = 600.0
 """Time without a message taken, while one waits, after which the outbox counts as stuck. One target that
-takes none is told in the status, and stops no sign of life that others take."""
+takes none is named in the status, and stops no sign of life that others take."""
 _WATCH_OUTBOX_S: Final = 30.0
 
 
@@ -211,7 +211,7 @@ class AlertService:
         await self.store.close()
 
     def targets(self) -> Sequence[TargetStanding]:
-        """Return those who are told; none where `alerts.enabled` is false."""
+        """Return the targets of messages; none where `alerts.enabled` is false."""
         return self._names.targets() if self._is_enabled else ()
 
     def target_names(self) -> Sequence[str]:
@@ -219,7 +219,7 @@ class AlertService:
         return [one.name for one in self.targets()]
 
     def troubles(self) -> Sequence[str]:
-        """Return sentences about what keeps people from being told."""
+        """Return sentences about what keeps messages from people."""
         stores = (self.store.trouble, self._names.trouble, self.sender.trouble)
         return [text for text in (*stores, self.heartbeat.facts.trouble) if text]
 

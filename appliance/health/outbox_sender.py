@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 _SENT_WITHIN_S: Final = 60.0
 """Time for the notifier, whose own deadlines are shorter."""
 _GRACE_S: Final = 3.0
-"""Time for a message that is being sent when the sender is told to end."""
+"""Time for a message that is being sent when the sender is to end."""
 _LOOK_AGAIN_S: Final = 60.0
 """Longest wait: the wall clock may be set meanwhile, and stands for no timer."""
 _MOST_ROWS: Final = 500
@@ -304,7 +304,7 @@ class _TargetQueue:
 
 
 async def _whole(job: Coroutine[None, None, None]) -> None:
-    """Wait for a job to its end, also when the caller is told to end meanwhile."""
+    """Wait for a job to its end, also when the caller is cancelled meanwhile."""
     task = asyncio.ensure_future(job)
     try:
         await asyncio.shield(task)

@@ -206,7 +206,7 @@ class BoxObserver:
         )
 
     async def _here(self) -> _Here:
-        """Read the sources of this box; what is asked of engines and sockets follows from the others."""
+        """Read the sources of this box; what engines and sockets are checked for follows from the others."""
         has_begun = self._profiles.began_s > self._gpus.read_s
         units, gpus, drift = await asyncio.gather(
             self._units.latest(),
@@ -239,7 +239,7 @@ class BoxObserver:
         return found
 
     def _note_serving(self, units: Mapping[str, UnitReading] | None) -> None:
-        """Note the engines that are to be asked: those whose unit is up."""
+        """Note the engines that are to be checked: those whose unit is up."""
         self._serving = {
             name: CheckedEngine(health_path=applied.health_path, main_pid=unit.look.main_pid)
             for name, applied in self._catalogue.items()

@@ -242,7 +242,7 @@ class UrlAnswer:
 
 
 AskUrl = Callable[[str, float], Awaitable[UrlAnswer | None]]
-"""Function that asks a URL within some seconds; None: there is nobody to ask it."""
+"""Function that requests a URL within some seconds; None: the checker does not answer."""
 
 
 async def ask_no_url(_url: str, _timeout_s: float) -> UrlAnswer | None:

@@ -166,7 +166,7 @@ class _Answers:
     """Answers of an engine, as the looks have seen them so far."""
 
     sent_bytes: int | None
-    """Bytes since the gateway's start, at the last look that was told them."""
+    """Bytes since the gateway's start, at the last look that had the figure."""
     at_s: float | None = None
     """Time of the look that found more than the look before."""
 
@@ -277,7 +277,7 @@ class ProfileLooks:
 def _seen(
     before: _News[T] | None, value: T, now_s: float, first_s: float | None = None
 ) -> _News[T]:
-    """Return a value with the look that saw it first; `first_s` is that of one that nobody saw change."""
+    """Return a value with the look that saw it first; `first_s` is that of a value whose change was not seen."""
     if before is not None and before.value == value:
         return before
     return _News(value, now_s if before is not None or first_s is None else first_s)
@@ -299,7 +299,7 @@ def _measurements(
 
 
 def _after(before: _Answers | None, sent_bytes: int | None, now_s: float) -> _Answers:
-    """Add what a look was told; fewer bytes than before are those of another gateway."""
+    """Add the figure of a look; fewer bytes than before are those of another gateway."""
     if before is None or sent_bytes is None:
         return before or _Answers(sent_bytes)
     is_more = before.sent_bytes is not None and sent_bytes > before.sent_bytes

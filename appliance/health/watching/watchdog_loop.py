@@ -113,7 +113,7 @@ class Watchdog:
         self._memory = WatchdogMemory()
         self._turned_s: float | None = None
         self._read = asyncio.Event()
-        """Set once the stored book is read, before which nobody may change it."""
+        """Set once the stored book is read, before which it must not change."""
         self.book = AlertBook()
         """The book as it was evaluated last; for readers."""
 
