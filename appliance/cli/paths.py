@@ -1,4 +1,4 @@
-"""Paths of this box, found without importing pydantic, or pathlib (3 ms).
+"""Paths of this box, found without importing pydantic, or the settings' tables (27 ms of a status's 45).
 
 The order of `appliance.settings.loader`, for the few paths that a quick verb may need: the environment,
 then the settings file, then the default.

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from appliance.model.words import Series
+from appliance.presentation.speed_history import baseline_in
 from appliance.speed.probe_sizes import ProbeStep
 from appliance.speed.speeds import BaselineReport, PromptBaseline, SeriesBaseline
 from appliance.wire.conversation import ErrorEvent, ResultEvent
@@ -238,3 +239,9 @@ def test_a_probe_without_an_agent() -> None:
         69,
         "health agent not running: sudo systemctl start appliance-health\n",
     )
+
+
+@pytest.mark.parametrize("document", [None, 3, {}, {"profile": "aeon", "series": [{"phase": "x"}]}])
+def test_baselines_of_another_form_are_none(document: object) -> None:
+    """An answer of another release, or of none, shows no baseline."""
+    assert baseline_in(document) is None
