@@ -7,7 +7,7 @@ Status   Why
 1        a part of the daemon cannot go on; the journal says why, and systemd starts it again
 =======  ======================================================================================
 
-With settings that are wrong it waits for others (`appliance.settings.wait`).
+With settings that are wrong it waits for others (`appliance.settings.snapshot`).
 """
 
 import asyncio
@@ -23,9 +23,8 @@ from typing import Final, Never
 from appliance.model.errors import ApplianceError
 from appliance.model.journal_events import JournalEvent, event_fields
 from appliance.model.plain_text import plain
-from appliance.settings.snapshot import settings_sources, take_snapshot
+from appliance.settings.snapshot import SettingsWait, settings_sources, take_snapshot
 from appliance.settings.tables import Settings
-from appliance.settings.wait import SettingsWait
 from appliance.system.systemd.daemon import Readiness, log_to_journal, named_sockets
 from appliance.wire.control import Exit
 

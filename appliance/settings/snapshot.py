@@ -4,14 +4,21 @@ Reading the settings takes pydantic, pydantic-settings and tomlkit, about 10 MiB
 process lives. `appliance.settings.loader` reads them in a child and prints them; a daemon imports
 none of it. A daemon reads its settings once, at its start. It keeps what the child printed in its cache
 directory, and starts without a child while nothing that the settings are read from has changed.
+
+A daemon waits for settings that can be read. One that ended would be started again and fail again, by systemd or by the
+next client of its socket. So it stays, reports to systemd and its clients what is wrong, and goes on by itself once
+anything changes that the settings are read from.
 """
 
 import contextlib
 import json
 import os
+import select
+import socket
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Final
@@ -23,6 +30,8 @@ from appliance.model.paths import SETTINGS_FILE
 from appliance.settings.tables import ENVIRONMENT_PREFIX, FILE_VARIABLE, Settings
 from appliance.system.files.durable import write_file
 from appliance.system.files.regular import read_small_file, stamp
+from appliance.system.systemd.daemon import Readiness
+from appliance.wire.conversation import refusal_line
 from appliance.wire.typed_json import from_json
 
 CACHED: Final = "settings.json"
@@ -34,6 +43,16 @@ PRINTER: Final = (sys.executable, "-I", "-m", "appliance.settings.loader")
 _TIMEOUT_S: Final = 45.0
 """Less than the TimeoutStartSec= of the daemons; a busy box takes 7 s."""
 _MOST_ERROR_CHARACTERS: Final = 16_384
+_LOOK_EVERY_S: Final = 1.0
+_REQUEST_WITHIN_S: Final = 0.2
+_MOST_REQUEST_BYTES: Final = 1 << 16
+_SENTENCE: Final = b"the settings cannot be read: appliance config validate\n"
+_UNAVAILABLE: Final = (
+    b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain\r\nRetry-After: 10\r\n"
+    b"Connection: close\r\nContent-Length: %d\r\n\r\n%s" % (len(_SENTENCE), _SENTENCE)
+)
+_READ_AGAIN_S: Final = 60.0
+"""Time after which the settings are read again without a change: what failed may have been their reader."""
 
 
 def take_snapshot(
@@ -127,3 +146,73 @@ def _why(error: OSError | subprocess.TimeoutExpired) -> str:
     if isinstance(error, OSError):
         return error.strerror or "no child process"
     return f"no answer in {_TIMEOUT_S:.0f} s"
+
+
+class SettingsWait:
+    """Wait until the settings may be others.
+
+    Args:
+        listeners: The daemon's sockets, whose clients are refused meanwhile.
+        readiness: Shows what is wrong in the unit's status.
+        seen: What the settings were read from when that failed.
+        sources: Returns the same of now.
+        look_every_s: Pause between two looks at the sources.
+    """
+
+    def __init__(
+        self,
+        listeners: Iterable[socket.socket],
+        readiness: Readiness,
+        *,
+        seen: Mapping[str, object],
+        sources: Callable[[], Mapping[str, object]] = lambda: settings_sources(os.environ),
+        look_every_s: float = _LOOK_EVERY_S,
+    ) -> None:
+        self._listeners = list(listeners)
+        self._readiness = readiness
+        self._sources = sources
+        self._look_every_s = look_every_s
+        self._seen = seen
+
+    def wait(self, problem: str) -> None:
+        """Return when the sources are others than those of the last failure, or after a minute.
+
+        Args:
+            problem: What is wrong with the settings.
+        """
+        first = problem.partition("\n")[0]
+        self._readiness.ready()
+        ends_s = time.monotonic() + _READ_AGAIN_S
+        while (sources := self._sources()) == self._seen and time.monotonic() < ends_s:
+            self._readiness.alive(f"waits for its settings: {first}")
+            self._refuse(first)
+        self._seen = sources  # those of the next attempt, or older ones
+
+    def _refuse(self, problem: str) -> None:
+        """Refuse the clients that come until the next look."""
+        if not self._listeners:
+            time.sleep(self._look_every_s)
+            return
+        ready, _, _ = select.select(self._listeners, (), (), self._look_every_s)
+        for listener in ready:
+            listener.settimeout(0.0)
+            with contextlib.suppress(OSError):
+                client, _ = listener.accept()
+                with client:
+                    if client.family == socket.AF_UNIX:
+                        client.settimeout(0.0)
+                        client.send(refusal_line("settings", problem))
+                    else:
+                        _refuse_over_http(client)
+
+
+def _refuse_over_http(client: socket.socket) -> None:
+    """Answer a client of HTTP; it may be of another machine, so the response does not quote the file.
+
+    Raises:
+        OSError: the client has gone, or has sent nothing.
+    """
+    client.settimeout(_REQUEST_WITHIN_S)
+    # A request that is left unread would have the kernel reset the connection, response and all.
+    client.recv(_MOST_REQUEST_BYTES)
+    client.sendall(_UNAVAILABLE)

@@ -7,7 +7,7 @@ Schema of ``appliance config show`` follow from them.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Annotated, Final, Literal
 
 from appliance.model import paths
@@ -283,6 +283,16 @@ def _different_names(watches: Sequence[WatchSettings]) -> Sequence[WatchSettings
     return watches
 
 
+class _Beside:
+    """Socket beside the control socket, with the name that it has by default."""
+
+    def __init__(self, default: str) -> None:
+        self._name = default.rpartition("/")[2]
+
+    def __get__(self, settings: "Settings", _: type["Settings"]) -> Path:
+        return settings.control_socket.with_name(self._name)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """Every setting of the box, checked. Durations are seconds, sizes bytes."""
@@ -383,65 +393,30 @@ class Settings:
         ),
     ] = ()
 
-    @property
-    def gateway_socket(self) -> Path:
-        """Return the socket of the gateway for the supervisor."""
-        return self._beside_control_socket(paths.GATEWAY_SOCKET)
-
-    @property
-    def request_socket(self) -> Path:
-        """Return the supervisor's socket for the gateway."""
-        return self._beside_control_socket(paths.REQUEST_SOCKET)
-
-    @property
-    def token_socket(self) -> Path:
-        """Return the supervisor's socket for requests by operators' tokens."""
-        return self._beside_control_socket(paths.TOKEN_SOCKET)
-
-    @property
-    def status_socket(self) -> Path:
-        """Return the supervisor's socket for processes that only look at the box."""
-        return self._beside_control_socket(paths.STATUS_SOCKET)
-
-    @property
-    def jobs_socket(self) -> Path:
-        """Return the socket of the program that queues jobs."""
-        return self._beside_control_socket(paths.JOBS_SOCKET)
-
-    @property
-    def lane_socket(self) -> Path:
-        """Return the gateway's socket for the health agent."""
-        return self._beside_control_socket(paths.LANE_SOCKET)
-
-    @property
-    def prompt_socket(self) -> Path:
-        """Return the gateway's socket for the web process."""
-        return self._beside_control_socket(paths.PROMPT_SOCKET)
-
-    @property
-    def health_socket(self) -> Path:
-        """Return the socket of the health agent for operators."""
-        return self._beside_control_socket(paths.HEALTH_SOCKET)
-
-    @property
-    def view_socket(self) -> Path:
-        """Return the socket of the health agent for processes that only look."""
-        return self._beside_control_socket(paths.VIEW_SOCKET)
-
-    @property
-    def notify_socket(self) -> Path:
-        """Return the socket of the notifier for the health agent."""
-        return self._beside_control_socket(paths.NOTIFY_SOCKET)
-
-    @property
-    def audit_socket(self) -> Path:
-        """Return the socket of the auditor for the health agent."""
-        return self._beside_control_socket(paths.AUDIT_SOCKET)
-
-    @property
-    def check_socket(self) -> Path:
-        """Return the socket of the checker for the health agent."""
-        return self._beside_control_socket(paths.CHECK_SOCKET)
+    gateway_socket = _Beside(paths.GATEWAY_SOCKET)
+    """Socket of the gateway for the supervisor."""
+    request_socket = _Beside(paths.REQUEST_SOCKET)
+    """Supervisor's socket for the gateway."""
+    token_socket = _Beside(paths.TOKEN_SOCKET)
+    """Supervisor's socket for requests by operators' tokens."""
+    status_socket = _Beside(paths.STATUS_SOCKET)
+    """Supervisor's socket for processes that only look at the box."""
+    jobs_socket = _Beside(paths.JOBS_SOCKET)
+    """Socket of the program that queues jobs."""
+    lane_socket = _Beside(paths.LANE_SOCKET)
+    """Gateway's socket for the health agent."""
+    prompt_socket = _Beside(paths.PROMPT_SOCKET)
+    """Gateway's socket for the web process."""
+    health_socket = _Beside(paths.HEALTH_SOCKET)
+    """Socket of the health agent for operators."""
+    view_socket = _Beside(paths.VIEW_SOCKET)
+    """Socket of the health agent for processes that only look."""
+    notify_socket = _Beside(paths.NOTIFY_SOCKET)
+    """Socket of the notifier for the health agent."""
+    audit_socket = _Beside(paths.AUDIT_SOCKET)
+    """Socket of the auditor for the health agent."""
+    check_socket = _Beside(paths.CHECK_SOCKET)
+    """Socket of the checker for the health agent."""
 
     @property
     def target_names(self) -> Path:
@@ -457,6 +432,3 @@ class Settings:
     def reserved_ports(self) -> Mapping[int, str]:
         """Return ports that no profile may use, with a phrase for their owner."""
         return {self.gateway.port: "the gateway", self.status_port: "the status API"}
-
-    def _beside_control_socket(self, default: str) -> Path:
-        return self.control_socket.with_name(PurePath(default).name)
