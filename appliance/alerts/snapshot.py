@@ -10,9 +10,9 @@ from enum import StrEnum
 
 from appliance.model.alerts import Subject, SubjectKind
 from appliance.model.observed import ActiveState
+from appliance.model.speeds import SpeedReport
 from appliance.model.status import EndedOperationRow, OperationRow
 from appliance.model.words import Mark
-from appliance.speed.speeds import SpeedReport
 from appliance.wire.helpers import Listener
 
 

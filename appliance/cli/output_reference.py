@@ -43,10 +43,10 @@ from appliance.model.events import AlertEvent, MeasuredEvent
 from appliance.model.json_reader import decode_json
 from appliance.model.measurements import Probe
 from appliance.model.record import Record
+from appliance.model.speeds import BaselineReport
 from appliance.model.status import OperationsSection, ProfileRow, StatusDocument
 from appliance.presentation.speed_history import SpeedHistory
 from appliance.settings.loader import SETTINGS_FILE
-from appliance.speed.speeds import BaselineReport
 from appliance.wire.control_events import AcceptedEvent, EndedEvent, PhaseEvent, TicketEvent
 from appliance.wire.conversation import ResultEvent
 from appliance.wire.health_socket import ProbedEvent, ProbeProgressEvent

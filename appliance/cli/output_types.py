@@ -20,6 +20,13 @@ from appliance.model.profile import (
     Handling,
     Need,
 )
+from appliance.model.speeds import (
+    BaselineReport,
+    PromptBaseline,
+    SeriesBaseline,
+    SeriesSpeed,
+    SpeedReport,
+)
 from appliance.model.status import (
     AlertSection,
     NeedRow,
@@ -28,13 +35,6 @@ from appliance.model.status import (
 from appliance.speed.bench_comparison import Winner
 from appliance.speed.bench_plan import Workload
 from appliance.speed.bench_rows import LevelRates, RequestRow
-from appliance.speed.speeds import (
-    BaselineReport,
-    PromptBaseline,
-    SeriesBaseline,
-    SeriesSpeed,
-    SpeedReport,
-)
 from appliance.status.history import RateSummary
 from appliance.switch.need import EstimateRow
 from appliance.wire.alert_requests import PlannedWindow

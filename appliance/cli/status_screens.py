@@ -6,6 +6,7 @@ from appliance.cli.event_lines import other_alert_lines, profile_alert_lines
 from appliance.cli.table import Column, fitted
 from appliance.cli.terminal import Style, Terminal
 from appliance.model.amounts import size_of_total
+from appliance.model.speeds import SpeedReport
 from appliance.model.wording import running_sentences
 from appliance.presentation.alert_texts import delivery_line
 from appliance.presentation.box_texts import (
@@ -26,7 +27,10 @@ from appliance.presentation.box_texts import (
     watch_lines,
 )
 from appliance.presentation.speed_texts import figures_text, loss_text
-from appliance.status.speed_row import SpeedRow, change_text, speed_row
+from appliance.status.speed_row import (
+    change_text,
+    speed_of,
+)
 from appliance.wire.json_values import text_in
 
 TYPE_CHECKING = False
@@ -47,7 +51,7 @@ _ALL_PASS: Final = 0.995
 """Share of canaries from which on none is worth a line."""
 
 
-def speed_lines(row: SpeedRow, terminal: Terminal, *, now: float) -> Iterable[str]:
+def speed_lines(row: SpeedReport, terminal: Terminal, *, now: float) -> Iterable[str]:
     """Return the lines about one profile, the first with its figures."""
     yield figures_text(row, now)
     for series in row.series:
@@ -56,8 +60,8 @@ def speed_lines(row: SpeedRow, terminal: Terminal, *, now: float) -> Iterable[st
         elif series.is_in_doubt and series.change is not None:
             doubt = f"{series.series} {change_text(series.change)} in the last probes"
             yield terminal.paint(f"{doubt}: watched until it is certain", Style.DIM)
-    if row.quality is not None and row.quality < _ALL_PASS:
-        passed = f"{row.quality * 100:.0f} % of the canaries passed lately"
+    if row.quality_pass_rate is not None and row.quality_pass_rate < _ALL_PASS:
+        passed = f"{row.quality_pass_rate * 100:.0f} % of the canaries passed lately"
         yield terminal.paint(f"quality {passed}", Style.YELLOW)
     if row.trouble:
         yield terminal.paint(row.trouble, Style.YELLOW)
@@ -209,7 +213,7 @@ def _show_speed(
     """Print the speed of a profile that serves, where the health agent measures it."""
     report = None if speed is None else speed.profiles.get(row.name)
     if report is not None and row.state == "serving":
-        for line in speed_lines(speed_row(report), terminal, now=now):
+        for line in speed_lines(speed_of(report), terminal, now=now):
             terminal.line(f"{_INDENT}{line}")
 
 

@@ -26,10 +26,10 @@ from appliance.health.measuring.real_traffic import RealTraffic
 from appliance.model.errors import StoreError
 from appliance.model.measurements import TrafficSums
 from appliance.model.profile import Applied, Catalogue, WarmUp
+from appliance.model.speeds import BaselineReport, SpeedReport
 from appliance.model.status import StatusDocument
 from appliance.model.words import Mark
 from appliance.speed.probe_schedule import ProbeConditions
-from appliance.speed.speeds import BaselineReport, SpeedReport
 from appliance.wire.health_socket import ProbeProgressEvent
 from appliance.wire.status_stream import Documents
 
@@ -226,8 +226,7 @@ class HealthAgent:
             profile = self.view.profiles.get(name)
             serves = profile is not None and profile.serving
             if serves or watched.speed.last_probe_unix_s is not None:
-                found[name] = replace(
-                    watched.speed.report(),
+                found[name] = watched.speed.report().replaced(
                     quality_pass_rate=watched.quality.pass_rate,
                     last_canaries_unix_s=watched.quality.last_round_unix_s,
                 )

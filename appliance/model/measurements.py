@@ -12,7 +12,7 @@ from typing import Self
 from appliance.model.events import MeasuredEvent
 from appliance.model.gpus import GpuHealth
 from appliance.model.memory import GpuState
-from appliance.model.words import Series
+from appliance.model.words import ProbeOutcome, Series
 
 
 class TimingSource(StrEnum):
@@ -69,30 +69,6 @@ class ProbeKind(StrEnum):
     """Real traffic was slower than the baseline."""
     WARM_UP = "warm-up"
     """The first ones after a start, which measure nothing."""
-
-
-class ProbeOutcome(StrEnum):
-    """Outcome of a probe; only valid ones count."""
-
-    VALID = "valid"
-    YIELDED = "yielded"
-    """A real request arrived, and the probe was dropped for it."""
-    BUSY = "busy"
-    """The gateway admitted none: requests, a hold or an operation."""
-    CACHED = "cached"
-    """The prefix cache held part of the prompt."""
-    UNMEASURED = "unmeasured"
-    """The response has neither timings nor usage."""
-    ENDED_EARLY = "ended-early"
-    """Fewer tokens than were asked for."""
-    TOO_LONG = "too-long"
-    """The response did not end within its bounds of time and size."""
-    FAILED = "failed"
-    """The engine answered with an error, or not at all."""
-    CLOCK = "clock"
-    """The box was suspended, or its clock set, during the probe."""
-    CROWDED = "crowded"
-    """Other programs use the CPU that the engine computes on, and made its steps long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

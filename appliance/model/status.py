@@ -453,7 +453,7 @@ class SpeedSection(Document, kw_only=True):
     trouble: Sequence[str] = []
     """Sentences of the health agent about what keeps it from measuring."""
     profiles: Mapping[str, Mapping[str, object]] = _NONE
-    """Speed reports (`appliance.speed.speeds`) by profile."""
+    """Speed reports (`appliance.model.speeds`) by profile."""
 
 
 class AlertSection(Document, kw_only=True):

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from appliance.model.events import MeasuredEvent
 from appliance.model.record import Record
+from appliance.model.speeds import BaselineReport, SeriesBaseline
 from appliance.presentation.clock_times import LATEST_UNIX_S
-from appliance.speed.speeds import BaselineReport, SeriesBaseline
 from appliance.status.history import RateSummary
 from appliance.wire.json_values import Json, number_in, object_in, objects_in, text_in
 from appliance.wire.typed_json import JsonValueError, from_json

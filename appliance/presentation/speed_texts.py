@@ -5,34 +5,32 @@ from __future__ import annotations
 import time
 
 from appliance.model.amounts import age
+from appliance.model.speeds import SeriesSpeed, SpeedReport
+from appliance.model.words import ProbeOutcome
 from appliance.status.speed_row import (
     DECODE,
     PREFILL,
-    SeriesRow,
-    SpeedRow,
     band_text,
     change_text,
     rate_text,
     sparkline,
 )
 
-_VALID = "valid"
-"""Value of `appliance.model.measurements.ProbeOutcome`, which takes time to import."""
 
-
-def loss_text(series: SeriesRow, now: float) -> str:
+def loss_text(series: SeriesSpeed, now: float) -> str:
     """Return the sentence about a loss: how much, since when, and why."""
     change = "slower" if series.change is None else change_text(series.change)
     since = "" if series.since_unix_s is None else f" since {_moment(series.since_unix_s, now)}"
     recovers = ", recovering" if series.phase == "recovering" else ""
-    return f"▼ {series.series} {change}{since}{recovers}: {series.cause or 'cause unknown'}"
+    cause = series.cause_text or series.cause or "cause unknown"
+    return f"▼ {series.series} {change}{since}{recovers}: {cause}"
 
 
 def _moment(unix_s: float, now: float) -> str:
     return f"{time.strftime('%a %H:%M', time.localtime(unix_s))} ({age(now - unix_s)})"
 
 
-def figures_text(row: SpeedRow, now: float) -> str:
+def figures_text(row: SpeedReport, now: float) -> str:
     """Return the line with rate, baseline, last rates, time to the first token and age."""
     decode = row.of(DECODE)
     if decode is None or decode.rate is None:
@@ -46,14 +44,14 @@ def figures_text(row: SpeedRow, now: float) -> str:
     return f"speed   {'  '.join(part for part in parts if part)}"
 
 
-def baseline_text(series: SeriesRow) -> str:
+def baseline_text(series: SeriesSpeed) -> str:
     """Return the baseline with its band: ``baseline 41.0 ±1.2``."""
     if series.baseline is None:
         return "no baseline yet"
     return f"baseline {band_text(series.baseline, series.band)}"
 
 
-def _unmeasured(row: SpeedRow, now: float) -> str:
+def _unmeasured(row: SpeedReport, now: float) -> str:
     """Return why there is no rate of decoding: no probe, none that is valid, or none that counts."""
     last = row.last_probe_unix_s if row.last_valid_unix_s is None else row.last_valid_unix_s
     if last is None:
@@ -61,17 +59,17 @@ def _unmeasured(row: SpeedRow, now: float) -> str:
     prefill, probed = row.of(PREFILL), f"the last {age(now - last)} ago"
     if prefill is not None and prefill.rate is not None:
         return f"prefill {rate_text(prefill.rate)} tok/s, decode not measured yet"
-    if row.last_valid_unix_s is not None or row.last_outcome == _VALID:
+    if row.last_valid_unix_s is not None or row.last_outcome is ProbeOutcome.VALID:
         # The first probes after a start are slower than those to come, and are discarded.
         return f"warming up: valid probes do not count yet ({probed})"
     return f"no valid probe yet ({probed}: {_outcome(row)})"
 
 
-def _outcome(row: SpeedRow) -> str:
-    return row.last_outcome.replace("-", " ")
+def _outcome(row: SpeedReport) -> str:
+    return (row.last_outcome or "").replace("-", " ")
 
 
-def _next(row: SpeedRow, now: float) -> str:
+def _next(row: SpeedReport, now: float) -> str:
     if row.waiting:
         return f": {row.waiting}"
     if row.next_probe_unix_s is None:
@@ -79,7 +77,7 @@ def _next(row: SpeedRow, now: float) -> str:
     return f": next probe in {age(row.next_probe_unix_s - now)}"
 
 
-def probe_age_text(row: SpeedRow, now: float) -> str:
+def probe_age_text(row: SpeedReport, now: float) -> str:
     """Return the age of the last valid probe, and the outcome of a later one."""
     valid, last = row.last_valid_unix_s, row.last_probe_unix_s
     if valid is None:

@@ -17,7 +17,7 @@ from appliance.presentation.alert_texts import (
 )
 from appliance.presentation.box_texts import header, mark_text
 from appliance.presentation.clock_times import utc_second
-from appliance.status.speed_row import DECODE, band_text, rate_text, speed_row
+from appliance.status.speed_row import DECODE, band_text, rate_text, speed_of
 from appliance.wire.json_values import Json, text_in
 
 
@@ -64,7 +64,7 @@ def _mark(mark: str) -> str:
 
 def _speed(row: ProfileRow, report: Json | None) -> str:
     """Return the measured rate of decoding beside its baseline; empty: not measured, or not serving."""
-    decode = None if report is None else speed_row(report).of(DECODE)
+    decode = None if report is None else speed_of(report).of(DECODE)
     if decode is None or decode.rate is None or row.state != "serving":
         return ""
     baseline = (

@@ -18,7 +18,11 @@ from typing import Final
 from appliance.engines import ENGINES
 from appliance.engines.shared.engine import count
 from appliance.model.json_reader import decode_json
-from appliance.model.measurements import ProbeOutcome, RawTimings, TimingSource
+from appliance.model.measurements import (
+    RawTimings,
+    TimingSource,
+)
+from appliance.model.words import ProbeOutcome
 from appliance.speed.event_stream import DONE, text_of_choice
 from appliance.status.metrics_page import first_of, samples
 

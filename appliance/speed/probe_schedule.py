@@ -19,8 +19,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from appliance.model.measurements import EventKind, ProbeKind, ProbeOutcome
-from appliance.model.words import Series
+from appliance.model.measurements import (
+    EventKind,
+    ProbeKind,
+)
+from appliance.model.words import ProbeOutcome, Series
 from appliance.speed.probe_prompts import coding_task
 from appliance.speed.probe_sizes import BUDGET_SHARE
 from appliance.speed.schedule import Schedule

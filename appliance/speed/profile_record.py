@@ -13,16 +13,15 @@ from appliance.model.measurements import (
     EventKind,
     MeasurementEvent,
     Probe,
-    ProbeOutcome,
     RawTimings,
     TrafficSums,
 )
-from appliance.model.words import Series
+from appliance.model.speeds import BaselineReport, SeriesSpeed
+from appliance.model.words import ProbeOutcome, Series
 from appliance.speed.detector_state import DetectorPhase
 from appliance.speed.probe_prompts import series_of
 from appliance.speed.probe_sizes import ProbeSizes, is_much_slower, sizes_for
 from appliance.speed.series_record import SeriesRecord, decode_memory, encode_memory, memory_key
-from appliance.speed.speeds import BaselineReport, SeriesSpeed
 from appliance.speed.traffic_speed import TrafficSpeed
 
 SILENT_PROBES: Final = 2

@@ -20,11 +20,11 @@ from appliance.model.measurements import (
     EventKind,
     MeasurementEvent,
     Probe,
-    ProbeOutcome,
     rate_of,
     tokens_per_step,
 )
-from appliance.model.words import Series
+from appliance.model.speeds import SPARKLINE_RATES, PromptBaseline, SeriesBaseline, SeriesSpeed
+from appliance.model.words import ProbeOutcome, Series
 from appliance.speed import thresholds
 from appliance.speed.causes import Comparison, LossCause, loss_sentence, suspicions
 from appliance.speed.detector import Alert, Detector
@@ -35,7 +35,6 @@ from appliance.speed.evidence import (
     circumstances_of,
     joined,
 )
-from appliance.speed.speeds import SPARKLINE_RATES, PromptBaseline, SeriesBaseline, SeriesSpeed
 from appliance.speed.traffic_speed import TrafficSpeed
 from appliance.status.history import median
 from appliance.status.speed_row import change_text, rate_text

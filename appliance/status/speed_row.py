@@ -1,22 +1,19 @@
-"""Row of a profile's measured speed, and the figures of speeds in text.
-
-The row is read from the JSON of `appliance.speed.speeds.SpeedReport`, whose module takes too long
-to import for every status. Rates of decoding are tokens a second here: the report's steps a second
-times its tokens a step.
-"""
+"""Measured speed of a profile, as the health agent reports it, and the figures of speeds in text."""
 
 from __future__ import annotations
 
-from appliance.model.record import Record
-from appliance.wire.json_values import Json, number_in, objects_in, text_in
+from appliance.model.speeds import SpeedReport
+from appliance.model.words import Series
+from appliance.wire.json_values import Json
+from appliance.wire.typed_json import JsonValueError, from_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Final
 
-DECODE: Final = "decode"
-PREFILL: Final = "prefill"
+DECODE: Final = Series.DECODE
+PREFILL: Final = Series.PREFILL
 _BARS: Final = "▁▂▃▄▅▆▇█"
 _REFERENCE_BAR: Final = 6
 """Bar of the reference, so that a rate may lie above it."""
@@ -25,98 +22,16 @@ _FLOOR: Final = 0.5
 _MISSING: Final = "·"
 _WITHOUT_DECIMAL_FROM: Final = 100.0
 _WITH_DECIMALS_BELOW: Final = 10.0
-_IN_DOUBT: Final = frozenset({"confirming", "dwelling"})
-LOST_PHASES: Final = frozenset({"regressed", "recovering"})
-"""Phases of a series in which a lasting loss is reported."""
 
 
-class SeriesRow(Record):
-    series: str
-    phase: str
-    """As `speed.speeds.SeriesSpeed` has it."""
-    rate: float | None = None
-    """Tokens a second, as all rates of the row; None: not measured."""
-    baseline: float | None = None
-    """None: none is learned."""
-    band: float | None = None
-    """Distance from the baseline, either way, of usual probes; None: as above."""
-    change: float | None = None
-    """Change from the baseline; None: one of both is not known."""
-    since_unix_s: float | None = None
-    """Beginning of the loss that is reported; None: none is."""
-    cause: str = ""
-    """Likely cause in words; empty: unknown, or no loss is reported."""
-    rates: tuple[float, ...] = ()
-    """Last rates, oldest first."""
-
-    @property
-    def is_lost(self) -> bool:
-        """Tell whether a loss is reported."""
-        return self.phase in LOST_PHASES
-
-    @property
-    def is_in_doubt(self) -> bool:
-        """Tell whether probes were slow, and it is not certain yet that they stay so."""
-        return self.phase in _IN_DOUBT
-
-
-class SpeedRow(Record):
-    series: tuple[SeriesRow, ...] = ()
-    last_probe_unix_s: float | None = None
-    """Time of the last probe of any outcome; None: none yet, as for the following."""
-    last_outcome: str = ""
-    last_valid_unix_s: float | None = None
-    next_probe_unix_s: float | None = None
-    waiting: str = ""
-    """Reason why no probe is due; empty: one is."""
-    ttft_s: float | None = None
-    quality: float | None = None
-    """Share of canaries that passed; None: none ran."""
-    trouble: str = ""
-
-    def of(self, series: str) -> SeriesRow | None:
-        """Return the row of a series; None: it is not measured."""
-        return next((row for row in self.series if row.series == series), None)
-
-
-def speed_row(report: Json) -> SpeedRow:
-    """Return the row of a report; what another release left out is empty."""
-    return SpeedRow(
-        series=tuple(_series_row(speed) for speed in objects_in(report, "series")),
-        last_probe_unix_s=number_in(report, "last_probe_unix_s"),
-        last_outcome=text_in(report, "last_outcome"),
-        last_valid_unix_s=number_in(report, "last_valid_unix_s"),
-        next_probe_unix_s=number_in(report, "next_probe_unix_s"),
-        waiting=text_in(report, "waiting"),
-        ttft_s=number_in(report, "ttft_s"),
-        quality=number_in(report, "quality_pass_rate"),
-        trouble=text_in(report, "trouble"),
-    )
-
-
-def _series_row(speed: Json) -> SeriesRow:
-    factor = number_in(speed, "tokens_per_step") or 1.0
-
-    def tokens(key: str) -> float | None:
-        rate = number_in(speed, key)
-        return None if rate is None else rate * factor
-
-    rates = speed.get("rates")
-    return SeriesRow(
-        series=text_in(speed, "series"),
-        phase=text_in(speed, "phase"),
-        rate=tokens("rate"),
-        baseline=tokens("baseline"),
-        band=tokens("band"),
-        change=number_in(speed, "change"),
-        since_unix_s=number_in(speed, "since_unix_s"),
-        cause=text_in(speed, "cause_text") or text_in(speed, "cause"),
-        rates=tuple(
-            rate * factor
-            for rate in (rates if isinstance(rates, list) else ())
-            if isinstance(rate, (int, float))
-        ),
-    )
+def speed_of(report: Json) -> SpeedReport:
+    """Return a report of the health agent with all rates in tokens a second; empty: there is none."""
+    if not report:
+        return SpeedReport(profile="")
+    try:
+        return from_json(SpeedReport, report).in_tokens()
+    except JsonValueError as error:
+        return SpeedReport(profile="", trouble=f"the report of its speed cannot be read: {error}")
 
 
 # --- figures in text -----------------------------------------------------------------

@@ -59,8 +59,12 @@ from appliance.health.clock import SystemHealthClock
 from appliance.health.measuring.evidence import EvidenceReader
 from appliance.health.measuring.prober import Prober
 from appliance.model.gateway import Configuration, Standing, State
-from appliance.model.measurements import Probe, ProbeKind, ProbeOutcome
+from appliance.model.measurements import (
+    Probe,
+    ProbeKind,
+)
 from appliance.model.profile import Applied, Endpoint, WarmUp
+from appliance.model.words import ProbeOutcome
 from appliance.speed.event_stream import EventStreamParser
 from appliance.speed.measurement import ObservedStream
 from appliance.speed.probe_prompts import CODING_TASKS, prefill_name

@@ -122,8 +122,7 @@ def _crashes(look: BoxLook, age_s: float) -> BoxLook:
 def _slows(look: BoxLook, age_s: float) -> BoxLook:
     report = look.profiles[LIVE].speed
     assert report is not None
-    lost = replace(
-        report.series[0],
+    lost = report.series[0].replaced(
         phase="regressed",
         rate=27.1,
         change=-0.34,
@@ -131,7 +130,7 @@ def _slows(look: BoxLook, age_s: float) -> BoxLook:
         cause_text="9.0 GiB of GPU memory held by python3 (pid 4121)",
         cause="foreign-holder",
     )
-    return of_profile(speed=replace(report, series=(lost,)))(look, age_s)
+    return of_profile(speed=report.replaced(series=(lost,)))(look, age_s)
 
 
 def _fails_to_switch(look: BoxLook, age_s: float) -> BoxLook:

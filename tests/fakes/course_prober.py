@@ -10,11 +10,10 @@ from appliance.model.measurements import (
     Evidence,
     MeasurementEvent,
     Probe,
-    ProbeOutcome,
     TrafficSums,
 )
 from appliance.model.profile import Applied
-from appliance.model.words import Series
+from appliance.model.words import ProbeOutcome, Series
 from appliance.speed.probe_prompts import PREFILL_TOKENS, in_one_piece, series_of
 from appliance.speed.probe_sizes import ProbeCourse, ProbeStep
 from appliance.wire.health_socket import ProbeProgressEvent

@@ -6,11 +6,13 @@ from dataclasses import dataclass, field
 
 from appliance.health.box_view import ProfileView
 from appliance.model.errors import BusyError
-from appliance.model.measurements import ProbeOutcome, TrafficSums
-from appliance.model.words import Series
+from appliance.model.measurements import (
+    TrafficSums,
+)
+from appliance.model.speeds import BaselineReport, SeriesBaseline, SeriesSpeed, SpeedReport
+from appliance.model.words import ProbeOutcome, Series
 from appliance.speed.probe_schedule import ProbeConditions
 from appliance.speed.probe_sizes import ProbeStep
-from appliance.speed.speeds import BaselineReport, SeriesBaseline, SeriesSpeed, SpeedReport
 from appliance.wire.health_socket import ProbeProgressEvent
 
 RATE = 27.0

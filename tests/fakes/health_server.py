@@ -2,15 +2,15 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from appliance.model.measurements import ProbeOutcome
+import msgspec
+
 from appliance.model.record import Record
-from appliance.model.words import Series
-from appliance.speed.speeds import SeriesSpeed, SpeedReport
+from appliance.model.speeds import SeriesSpeed, SpeedReport
+from appliance.model.words import ProbeOutcome, Series
 from appliance.wire.conversation import ResultEvent
 from appliance.wire.health_socket import HEALTH
 from tests.fakes.control_server import FakeSupervisor, Hang, HangUp, Step, Story, WaitFor
@@ -57,7 +57,7 @@ def _step(step: Record | Hang | HangUp | WaitFor) -> Step:
 
 def speeds(*reports: SpeedReport, trouble: Sequence[str] = ()) -> ResultEvent:
     """Return the answer to the verb `speeds`."""
-    profiles = {report.profile: asdict(report) for report in reports}
+    profiles = {report.profile: msgspec.to_builtins(report) for report in reports}
     return ResultEvent(details={"profiles": profiles, "trouble": list(trouble)})
 
 

@@ -1,7 +1,6 @@
 """Views of a box for live screens: a fixed moment, so that screens can be stored."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
 from typing import Any, Final
 
 import msgspec
@@ -95,7 +94,7 @@ def document(*rows: Mapping[str, object], **more: object) -> dict[str, Any]:
 def measured(**more: Any) -> dict[str, Any]:
     """Return a document with what the health agent adds."""
     answer = {
-        "profiles": {"genesis": asdict(report("genesis", NOW))},
+        "profiles": {"genesis": msgspec.to_builtins(report("genesis", NOW))},
         "trouble": [],
         "alerts": {"alerts": [], "left_off": 0, "silences": [], "delivery": delivery_answer()},
     }

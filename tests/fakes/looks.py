@@ -17,9 +17,9 @@ from appliance.alerts.watchdog_memory import WatchdogMemory
 from appliance.model.alerts import AlertRule, Finding, Sign
 from appliance.model.names import GATEWAY_UNIT, SUPERVISOR_UNIT, unit_of
 from appliance.model.observed import ActiveState
+from appliance.model.speeds import SeriesSpeed, SpeedReport
 from appliance.model.status import EndedOperationRow
 from appliance.model.words import Mark, Series
-from appliance.speed.speeds import SeriesSpeed, SpeedReport
 
 NOW: Final = 1_800_000_000.0
 STARTED_S: Final = 5000.0
@@ -42,7 +42,7 @@ def speed_look(**changes: Any) -> SpeedReport:
     report = SpeedReport(
         profile="genesis", series=(decode,), last_valid_unix_s=NOW, quality_pass_rate=1.0
     )
-    return replace(report, **changes)
+    return report.replaced(**changes)
 
 
 def profile_look(name: str = "genesis", **changes: Any) -> ProfileLook:

@@ -1,8 +1,10 @@
 """Documents of a busy box from which every metric can be made, by the code of the daemons where it is small."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any, Final
+
+import msgspec
 
 from appliance.alerts.report import DeliveryReport
 from appliance.gateway.meter import Meter
@@ -11,8 +13,8 @@ from appliance.model.json_reader import decode_json
 from appliance.model.measurements import BoxGpus, GpuEvidence, GpuSample
 from appliance.model.memory import GpuState
 from appliance.model.operations import Finished, Goal, Kind, Operation, Outcome
+from appliance.model.speeds import SeriesSpeed, SpeedReport
 from appliance.model.words import Series
-from appliance.speed.speeds import SeriesSpeed, SpeedReport
 from appliance.supervisor.operation_tally import OperationTally
 from appliance.web.box_documents import BoxDocuments, EnginePages
 from appliance.wire.json_values import encode_json
@@ -88,7 +90,7 @@ def speeds_document(names: Sequence[str] = ("aeon",)) -> dict[str, Any]:
         change=-0.34,
         tokens_per_step=2.0,
     )
-    prefill = replace(decode, series=Series.PREFILL, phase="healthy", tokens_per_step=1.0)
+    prefill = decode.replaced(series=Series.PREFILL, phase="healthy", tokens_per_step=1.0)
     delivery = DeliveryReport(
         enabled=True,
         targets=1,
@@ -101,15 +103,13 @@ def speeds_document(names: Sequence[str] = ("aeon",)) -> dict[str, Any]:
     )
     return {
         "profiles": {
-            name: as_json(
-                asdict(
-                    SpeedReport(
-                        profile=name,
-                        series=(decode, prefill),
-                        last_valid_unix_s=NOW_UNIX_S - 600,
-                        ttft_s=0.4,
-                        quality_pass_rate=0.875,
-                    )
+            name: msgspec.to_builtins(
+                SpeedReport(
+                    profile=name,
+                    series=(decode, prefill),
+                    last_valid_unix_s=NOW_UNIX_S - 600,
+                    ttft_s=0.4,
+                    quality_pass_rate=0.875,
                 )
             )
             for name in names

@@ -5,10 +5,10 @@ from appliance.model.measurements import (
     GpuEvidence,
     Probe,
     ProbeKind,
-    ProbeOutcome,
     RawTimings,
     TimingSource,
 )
+from appliance.model.words import ProbeOutcome
 
 EVIDENCE = Evidence(
     gpus=tuple(

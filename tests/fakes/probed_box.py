@@ -9,11 +9,10 @@ from appliance.model.measurements import (
     MeasurementEvent,
     Probe,
     ProbeKind,
-    ProbeOutcome,
     RawTimings,
     TimingSource,
 )
-from appliance.model.words import Series
+from appliance.model.words import ProbeOutcome, Series
 from appliance.speed.probe_prompts import CODING_TASKS, PREFILL
 from appliance.speed.profile_record import ProfileRecord
 from tests.fakes.probe_rows import EVIDENCE

@@ -13,6 +13,7 @@ from appliance.cli.terminal import Style
 from appliance.model.amounts import age, duration, size_of_total
 from appliance.model.events import AlertEvent
 from appliance.model.record import Record
+from appliance.model.speeds import SpeedReport
 from appliance.presentation.alert_texts import (
     alert_glyph,
     alert_severity,
@@ -34,11 +35,10 @@ from appliance.presentation.box_texts import (
 )
 from appliance.status.speed_row import (
     DECODE,
-    SpeedRow,
     band_text,
     rate_text,
     sparkline,
-    speed_row,
+    speed_of,
 )
 from appliance.wire.json_values import Json, number_in, text_in, texts_in
 
@@ -129,7 +129,7 @@ def profile_section(
     traffic = {row.name: row for row in flows}
     table = []
     for row in rows:
-        speed = speed_row(reports.get(row.name, {}))
+        speed = speed_of(reports.get(row.name, {}))
         texts = _cells(row, speed, traffic.get(row.name))
         cells = [padded(row.name, names)]
         cells += [padded(texts[column.head], column.cells) for column in shown]
@@ -194,7 +194,7 @@ def _heads(names: int, shown: Sequence[_Column]) -> str:
     )
 
 
-def _cells(row: ProfileRow, speed: SpeedRow, traffic: TrafficRow | None) -> Mapping[str, str]:
+def _cells(row: ProfileRow, speed: SpeedReport, traffic: TrafficRow | None) -> Mapping[str, str]:
     """Return the text of each column."""
     decode = speed.of(DECODE)
     rate = None if decode is None else decode.rate
@@ -217,7 +217,7 @@ def _cells(row: ProfileRow, speed: SpeedRow, traffic: TrafficRow | None) -> Mapp
     }
 
 
-def _second_line(row: ProfileRow, speed: SpeedRow) -> str:
+def _second_line(row: ProfileRow, speed: SpeedReport) -> str:
     """Return what a narrow row has no room for."""
     decode = speed.of(DECODE)
     parts = [committed_text(row)]
@@ -236,12 +236,12 @@ def _requests(traffic: TrafficRow | None) -> str:
     return f"{traffic.in_flight}{held}"
 
 
-def _history(speed: SpeedRow) -> str:
+def _history(speed: SpeedReport) -> str:
     decode = speed.of(DECODE)
     return "" if decode is None else sparkline(decode.rates[-_BARS:], decode.baseline)
 
 
-def _first_token(speed: SpeedRow, traffic: TrafficRow | None) -> str:
+def _first_token(speed: SpeedReport, traffic: TrafficRow | None) -> str:
     first_ms = None if traffic is None else traffic.ttft_ms
     seconds = first_ms.p50 / 1000 if first_ms is not None and first_ms.p50 else speed.ttft_s
     return "" if seconds is None else f"{seconds:.2f} s"

@@ -18,10 +18,10 @@ from appliance.cli.verbs.speeds import UNITS, level_text
 from appliance.model.amounts import age
 from appliance.model.events import MeasuredEvent
 from appliance.model.measurements import Probe, RawTimings, rate_of
+from appliance.model.speeds import SeriesBaseline
 from appliance.model.words import Series
 from appliance.presentation.clock_times import utc_second
 from appliance.presentation.speed_history import SpeedHistory, history_in
-from appliance.speed.speeds import SeriesBaseline
 from appliance.status.history import RateSummary
 from appliance.status.history_calendar import (
     CalendarLine,

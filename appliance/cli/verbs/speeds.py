@@ -9,9 +9,9 @@ from appliance.cli.arguments import Arguments
 from appliance.cli.failures import CliError
 from appliance.cli.health_questions import details_of, measured_profile, result_of, talk
 from appliance.cli.terminal import Streams, Terminal
+from appliance.model.speeds import BaselineReport, SeriesBaseline
 from appliance.presentation.clock_times import local_minute
 from appliance.presentation.speed_history import baseline_in
-from appliance.speed.speeds import BaselineReport, SeriesBaseline
 from appliance.status.speed_row import band_text, change_text, rate_text
 from appliance.wire.control import Exit
 from appliance.wire.conversation import ErrorEvent, RequestRefusedError

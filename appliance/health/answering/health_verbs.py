@@ -9,6 +9,8 @@ from dataclasses import asdict
 from functools import partial
 from typing import Final, cast
 
+import msgspec
+
 from appliance.health.agent import AWAY, HealthAgent, SpeedWatch
 from appliance.health.answering.alert_verbs import AlertVerbs
 from appliance.health.answering.lease_desk import LeaseDesk
@@ -22,12 +24,11 @@ from appliance.model.errors import (
     UnreachableError,
 )
 from appliance.model.events import AlertEvent, MeasuredEvent
-from appliance.model.measurements import ProbeOutcome
 from appliance.model.names import is_engine
 from appliance.model.operators import TokenOperator
+from appliance.model.speeds import SpeedReport
 from appliance.model.wording import no_such_profile, short
-from appliance.model.words import Series
-from appliance.speed.speeds import SpeedReport
+from appliance.model.words import ProbeOutcome, Series
 from appliance.system.kernel.processes import group_name, user_name
 from appliance.system.sqlite.measurement_store import MeasurementStore
 from appliance.system.sqlite.state_store import StateStore
@@ -141,7 +142,7 @@ class HealthVerbs:
             case StateRecordRequest():
                 yield await self._state_record()
             case BaselineRequest(name):
-                yield ResultEvent(details=asdict(self._monitor(name).baseline()))
+                yield ResultEvent(details=msgspec.to_builtins(self._monitor(name).baseline()))
             case AcceptBaselineRequest(name, by) | ResetBaselineRequest(name, by):
                 yield await self._change(request, name, _who(peer, operator, by))
             case StoreBenchRequest(name, document):
@@ -204,7 +205,9 @@ class HealthVerbs:
         return ResultEvent(details={"profiles": found, "until_unix_s": until})
 
     async def _speeds(self) -> ResultEvent:
-        reports = {name: asdict(report) for name, report in self._agent.reports().items()}
+        reports = {
+            name: msgspec.to_builtins(report) for name, report in self._agent.reports().items()
+        }
         speeds = {"profiles": reports, "trouble": list(self._agent.troubles())}
         alerts = {} if self._alerts is None else {"alerts": await self._alerts.overview()}
         return ResultEvent(details={**speeds, **alerts})
@@ -252,7 +255,7 @@ class HealthVerbs:
         return ResultEvent(
             details={
                 "rows": {series.value: found for series, found in rows.items()},
-                "baseline": None if monitor is None else asdict(monitor.baseline()),
+                "baseline": None if monitor is None else msgspec.to_builtins(monitor.baseline()),
                 "events": [event.fields() for event in events if event.unix_s >= since_unix_s],
             }
         )

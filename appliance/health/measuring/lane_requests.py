@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from appliance.model.errors import LaneBusyError
-from appliance.model.measurements import ProbeOutcome
+from appliance.model.words import ProbeOutcome
 from appliance.speed.event_stream import EventStreamParser
 from appliance.speed.measurement import Measurement, ObservedStream
 from appliance.system.ports import LaneResponse, ProbeLane

@@ -33,13 +33,12 @@ from appliance.health.measuring.prompt_exchange import (
 from appliance.model.measurements import (
     Probe,
     ProbeKind,
-    ProbeOutcome,
     RawTimings,
     decode_tok_s,
     prefill_tok_s,
 )
 from appliance.model.profile import Applied
-from appliance.model.words import Series
+from appliance.model.words import ProbeOutcome, Series
 from appliance.speed.measurement import Measurement, clock_moved
 from appliance.speed.probe_prompts import in_one_piece, series_of
 from appliance.speed.probe_sizes import ProbeCourse, ProbeStep

@@ -27,18 +27,17 @@ from appliance.model.measurements import (
     MeasurementEvent,
     Probe,
     ProbeKind,
-    ProbeOutcome,
     TrafficSums,
     decode_tok_s,
     prefill_tok_s,
 )
 from appliance.model.profile import Applied
-from appliance.model.words import Series
+from appliance.model.speeds import BaselineReport, SpeedReport
+from appliance.model.words import ProbeOutcome, Series
 from appliance.speed.probe_prompts import series_of
 from appliance.speed.probe_schedule import Cadence, DueProbe, ProbeConditions
 from appliance.speed.probe_sizes import ProbeCourse, sizes_for
 from appliance.speed.profile_record import ProfileRecord
-from appliance.speed.speeds import BaselineReport, SpeedReport
 from appliance.wire.health_socket import ProbeProgressEvent
 
 _log = logging.getLogger(__name__)

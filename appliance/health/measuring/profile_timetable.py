@@ -10,8 +10,12 @@ from typing import Final
 
 from appliance.health.box_view import ProfileView
 from appliance.health.clock import HealthClock
-from appliance.model.measurements import EventKind, ProbeKind, ProbeOutcome
+from appliance.model.measurements import (
+    EventKind,
+    ProbeKind,
+)
 from appliance.model.profile import Applied
+from appliance.model.words import ProbeOutcome
 from appliance.speed.probe_schedule import (
     WARM_UPS,
     Cadence,

@@ -10,9 +10,11 @@ from appliance.engines.shared.engine import Probing
 from appliance.health.clock import HealthClock
 from appliance.health.measuring.evidence import EvidenceRecording, RoomWatch
 from appliance.health.measuring.lane_requests import LaneRequests, ProbeEndedError, StreamedAnswer
-from appliance.model.measurements import ProbeOutcome, RawTimings
+from appliance.model.measurements import (
+    RawTimings,
+)
 from appliance.model.profile import Applied
-from appliance.model.words import Series
+from appliance.model.words import ProbeOutcome, Series
 from appliance.speed.measurement import (
     Measurement,
     RequestCounters,

@@ -39,7 +39,7 @@ from appliance.model.memory import GpuState
 from appliance.model.names import GATEWAY_UNIT, SUPERVISOR_UNIT, unit_of
 from appliance.model.observed import ActiveState
 from appliance.model.profile import Catalogue
-from appliance.speed.speeds import SpeedReport
+from appliance.model.speeds import SpeedReport
 from appliance.system.systemd.unit_reader import UnitReading
 from appliance.wire.helpers import Listener
 

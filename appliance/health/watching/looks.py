@@ -22,8 +22,8 @@ from appliance.model.memory import GpuState
 from appliance.model.names import unit_of
 from appliance.model.observed import ActiveState
 from appliance.model.profile import Applied, Catalogue
+from appliance.model.speeds import SpeedReport
 from appliance.model.words import Mark
-from appliance.speed.speeds import SpeedReport
 from appliance.status.stalls import Activity, Look, seen
 from appliance.system.systemd.unit_reader import UnitReading
 from appliance.wire.sd_notify import is_patch_failure

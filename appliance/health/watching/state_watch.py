@@ -6,10 +6,9 @@ from typing import Protocol
 from appliance.health.agent import HealthAgent
 from appliance.health.clock import HealthClock
 from appliance.model.measurements import MeasurementEvent
+from appliance.model.speeds import LOST_PHASES, SpeedReport
 from appliance.presentation.health_sections import UNRESPONSIVE
-from appliance.speed.speeds import SpeedReport
 from appliance.status.engine_events import EngineHistory
-from appliance.status.speed_row import LOST_PHASES
 from appliance.status.state_record import DEGRADED
 from appliance.system.sqlite.state_store import StateStore
 from appliance.wire.status_stream import Documents

@@ -13,12 +13,11 @@ from msgspec import to_builtins
 from appliance.model.measurements import (
     Probe,
     ProbeKind,
-    ProbeOutcome,
     RawTimings,
     TimingSource,
     rate_of,
 )
-from appliance.model.words import Series
+from appliance.model.words import ProbeOutcome, Series
 from appliance.status.history import RateSummary, summarise
 from appliance.system.sqlite.database import Schema, transaction
 from appliance.system.sqlite.store import (

@@ -11,6 +11,7 @@ from typing import Any, Final, TypedDict
 from appliance.alerts.outbox import OutboxRow
 from appliance.alerts.report import AlertRow, DeliveryReport
 from appliance.model.events import AlertEvent, MeasuredEvent
+from appliance.model.speeds import BaselineReport, SpeedReport
 from appliance.model.status import (
     AlertSection,
     OperationsSection,
@@ -18,7 +19,6 @@ from appliance.model.status import (
     RecordedOperation,
     StatusDocument,
 )
-from appliance.speed.speeds import BaselineReport, SpeedReport
 from appliance.web.problem import PROBLEM_TYPE, ProblemDocument
 from appliance.wire.gateway import ClientRequestsDocument
 

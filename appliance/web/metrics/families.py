@@ -15,7 +15,7 @@ from appliance.model.status import (
     StatusDocument,
 )
 from appliance.model.words import Mark
-from appliance.status.speed_row import DECODE, PREFILL, speed_row
+from appliance.status.speed_row import DECODE, PREFILL, speed_of
 from appliance.web.metrics import table
 from appliance.web.metrics.table import METRICS, Metric, MetricKind
 from appliance.wire.json_values import (
@@ -167,7 +167,7 @@ def add_health(families: MetricFamilies, speeds: Json, unix_s: float) -> None:
 
 
 def _add_speed(families: MetricFamilies, profile: str, report: Json) -> None:
-    row = speed_row(report)
+    row = speed_of(report)
     decode, prefill = row.of(DECODE), row.of(PREFILL)
     if decode is not None:
         families.add(table.PROBE_DECODE, decode.rate, profile)
@@ -180,7 +180,7 @@ def _add_speed(families: MetricFamilies, profile: str, report: Json) -> None:
         families.add(table.PROBE_REGRESSED, prefill.is_lost, profile, PREFILL)
     families.add(table.PROBE_FIRST_TOKEN, row.ttft_s, profile)
     families.add(table.PROBE_LAST_SUCCESS, row.last_valid_unix_s, profile)
-    families.add(table.QUALITY, row.quality, profile)
+    families.add(table.QUALITY, row.quality_pass_rate, profile)
 
 
 def _add_alerts(families: MetricFamilies, section: Json) -> None:

@@ -36,7 +36,7 @@ from appliance.presentation.box_texts import (
     traffic_text,
 )
 from appliance.presentation.speed_texts import figures_text, loss_text
-from appliance.status.speed_row import speed_row
+from appliance.status.speed_row import speed_of
 from appliance.wire.json_values import Json, number_in, object_in, objects_in, text_in, texts_in
 
 _SHADES: Final = 6
@@ -404,7 +404,7 @@ def _lines(row: ProfileRow, document: StatusDocument, now: float) -> Iterable[st
         yield row.status_text
     report = _report(row, document)
     if report is not None:
-        yield figures_text(speed_row(report), now)
+        yield figures_text(speed_of(report), now)
     if traffic := traffic_text(document, row.name):
         yield traffic
 
@@ -414,7 +414,7 @@ def _warnings(row: ProfileRow, document: StatusDocument, now: float) -> Iterable
         yield row.note
     report = _report(row, document)
     if report is not None:
-        speed = speed_row(report)
+        speed = speed_of(report)
         yield from (loss_text(series, now) for series in speed.series if series.is_lost)
         if speed.trouble:
             yield speed.trouble

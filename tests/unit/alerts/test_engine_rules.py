@@ -10,8 +10,8 @@ from appliance.alerts.snapshot import BoxLook, GpuLook
 from appliance.alerts.watchdog_memory import WatchdogMemory
 from appliance.model.alerts import AlertRule, Finding, Sign
 from appliance.model.observed import ActiveState
+from appliance.model.speeds import SeriesSpeed, SpeedReport
 from appliance.model.words import Series
-from appliance.speed.speeds import SeriesSpeed, SpeedReport
 from tests.fakes.looks import (
     CARD,
     NOW,
@@ -242,7 +242,7 @@ def found(rule: AlertRule, **changes: Any) -> Finding:
         (None, UNKNOWN),
         (speed_look(series=()), UNKNOWN),
         *(
-            (speed_look(series=(replace(LOST, phase=phase),)), sign)
+            (speed_look(series=(LOST.replaced(phase=phase),)), sign)
             for phase, sign in {
                 "unset": UNKNOWN,
                 "learning": GOOD,
@@ -253,7 +253,7 @@ def found(rule: AlertRule, **changes: Any) -> Finding:
                 "recovering": BAD,
             }.items()
         ),
-        (speed_look(series=(LOST_PREFILL, replace(LOST, phase="healthy"))), BAD),
+        (speed_look(series=(LOST_PREFILL, LOST.replaced(phase="healthy"))), BAD),
     ],
 )
 def test_loss_that_the_detector_reports_is_slow(report: SpeedReport | None, sign: Sign) -> None:

@@ -36,9 +36,9 @@ from appliance.model.alerts import (
     TransitionKind,
 )
 from appliance.model.observed import ActiveState
+from appliance.model.speeds import SeriesSpeed
 from appliance.model.status import EndedOperationRow, OperationRow
 from appliance.model.words import Mark, Series
-from appliance.speed.speeds import SeriesSpeed
 from appliance.wire.helpers import Listener
 from appliance.wire.typed_json import from_json
 from tests.fakes.alert_rounds import GENESIS, AlertRounds, bad, good

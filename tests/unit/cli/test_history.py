@@ -4,14 +4,18 @@ import csv
 import io
 import json
 import time
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from appliance.model.measurements import EventKind, MeasurementEvent, ProbeOutcome
-from appliance.model.words import Series
-from appliance.speed.speeds import BaselineReport, SeriesBaseline
+from appliance.model.measurements import (
+    EventKind,
+    MeasurementEvent,
+)
+from appliance.model.speeds import BaselineReport, SeriesBaseline
+from appliance.model.words import ProbeOutcome, Series
 from appliance.status.history import RateSummary, summarise
 from appliance.wire.alert_requests import MOST_RECORDS
 from appliance.wire.conversation import ErrorEvent, ResultEvent
@@ -74,7 +78,7 @@ def answer(
     return ResultEvent(
         details={
             "rows": {"decode": decode, "prefill": prefill or []},
-            "baseline": None if baseline is None else asdict(baseline),
+            "baseline": None if baseline is None else msgspec.to_builtins(baseline),
             "events": [event.fields() for event in events],
         }
     )

@@ -1,24 +1,21 @@
 """Lines about the measured speed of a profile."""
 
 import io
-import json
 from collections.abc import Mapping
-from dataclasses import asdict, replace
 
+import msgspec
 import pytest
 
 from appliance.cli.status_screens import speed_lines
 from appliance.cli.terminal import Terminal
-from appliance.model.measurements import ProbeOutcome
-from appliance.model.words import Series
-from appliance.speed.speeds import SeriesSpeed, SpeedReport
-from appliance.status.speed_row import speed_row
+from appliance.model.speeds import SeriesSpeed, SpeedReport
+from appliance.model.words import ProbeOutcome, Series
+from appliance.status.speed_row import speed_of
 from tests.fakes.cli_box import CliBox
 from tests.fakes.health_server import HEALTHY, PREFILL, report
 
 NOW = 1_800_000_000.0
-LOST = replace(
-    HEALTHY,
+LOST = HEALTHY.replaced(
     phase="regressed",
     rate=27.1,
     change=-0.34,
@@ -36,11 +33,7 @@ def in_utc(here: CliBox) -> CliBox:
 
 
 def lines(shown: SpeedReport) -> list[str]:
-    return list(
-        speed_lines(
-            speed_row(json.loads(json.dumps(asdict(shown)))), Terminal(io.StringIO()), now=NOW
-        )
-    )
+    return list(speed_lines(speed_of(msgspec.to_builtins(shown)), Terminal(io.StringIO()), now=NOW))
 
 
 def test_one_line_has_the_figures() -> None:
@@ -76,17 +69,17 @@ def test_a_loss_is_told_with_its_cause() -> None:
 )
 def test_states_of_the_detector(changes: Mapping[str, object], line: str | None) -> None:
     """A loss that is doubted or recovers is told as such, an unknown cause as unknown."""
-    shown = lines(report("genesis", NOW, replace(LOST, **changes)))  # type: ignore[arg-type]
+    shown = lines(report("genesis", NOW, LOST.replaced(**changes)))
     assert shown[1:] == ([] if line is None else [line])
 
 
 def test_prefill_is_told_when_it_is_lost() -> None:
     """A sound one is left to `appliance history`."""
-    slow = replace(LOST, series=Series.PREFILL, since_unix_s=None)
+    slow = LOST.replaced(series=Series.PREFILL, since_unix_s=None)
     assert lines(report("genesis", NOW, series=(HEALTHY, slow)))[1].startswith("▼ prefill −34 %:")  # noqa: RUF001
 
 
-NEVER: SeriesSpeed = replace(HEALTHY, rate=None)
+NEVER: SeriesSpeed = HEALTHY.replaced(rate=None)
 UNPROBED = {"last_probe_unix_s": None, "last_outcome": None, "last_valid_unix_s": None}
 WARMS_UP = "warming up: valid probes do not count yet (the last 3 min ago)"
 """Text beside probes that were valid and are discarded, or come before a detector counts any."""
@@ -113,7 +106,7 @@ WARMS_UP = "warming up: valid probes do not count yet (the last 3 min ago)"
             "no valid probe yet (the last 3 min ago: ended early): next probe in 12 min",
         ),
         (
-            {"series": (replace(HEALTHY, baseline=None, band=None, rates=()),), "ttft_s": None},
+            {"series": (HEALTHY.replaced(baseline=None, band=None, rates=()),), "ttft_s": None},
             "41.2 tok/s  no baseline yet  (probe 3 min ago)",
         ),
         (
@@ -131,7 +124,7 @@ WARMS_UP = "warming up: valid probes do not count yet (the last 3 min ago)"
 )
 def test_what_is_not_known_is_left_out(changes: Mapping[str, object], line: str) -> None:
     """A profile without a probe, without a baseline, or whose last probe was not valid."""
-    shown = replace(report("genesis", NOW), **changes)  # type: ignore[arg-type]
+    shown = report("genesis", NOW).replaced(**changes)
     assert lines(shown)[0] == f"speed   {line}"
 
 

@@ -3,15 +3,15 @@
 import io
 import json
 import sys
-from dataclasses import asdict
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from appliance.model.speeds import BaselineReport, PromptBaseline, SeriesBaseline
 from appliance.model.words import Series
 from appliance.presentation.speed_history import baseline_in
 from appliance.speed.probe_sizes import ProbeStep
-from appliance.speed.speeds import BaselineReport, PromptBaseline, SeriesBaseline
 from appliance.wire.conversation import ErrorEvent, ResultEvent
 from appliance.wire.health_socket import ProbedEvent, ProbeProgressEvent
 from tests.fakes.cli_box import CliBox
@@ -34,7 +34,7 @@ REPORT = BaselineReport(
         SeriesBaseline(series=Series.PREFILL, phase="learning"),
     ),
 )
-SHOWN = ResultEvent(details=asdict(REPORT))
+SHOWN = ResultEvent(details=msgspec.to_builtins(REPORT))
 DONE = ResultEvent(outcome="done", message="the baseline of genesis is accepted")
 CHANGE = "decode   80.3 → 17.9 steps/s, −78 %\n"  # noqa: RUF001
 
@@ -116,7 +116,9 @@ def test_nobody_is_asked_without_a_terminal(box: CliBox, more: tuple[str, ...]) 
 
 def test_an_accept_without_a_level_yet(box: CliBox, monkeypatch: pytest.MonkeyPatch) -> None:
     """A profile that was never measured has nothing to compare."""
-    never = ResultEvent(details=asdict(BaselineReport(profile="genesis", series=REPORT.series[1:])))
+    never = ResultEvent(
+        details=msgspec.to_builtins(BaselineReport(profile="genesis", series=REPORT.series[1:]))
+    )
     person("y\n", monkeypatch)
     with FakeHealthAgent(box.health_socket, {"baseline": [never], "accept": [DONE]}):
         ended = call("baseline", "accept", "genesis")

@@ -4,12 +4,12 @@ import json
 import re
 import time
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from appliance.speed.speeds import SpeedReport
+from appliance.model.speeds import SpeedReport
 from appliance.wire.conversation import ResultEvent
 from tests.fakes.alert_answers import alert_answer, alerts_answer, speeds_with_alerts
 from tests.fakes.cli_box import CliBox
@@ -62,7 +62,8 @@ def agent(box: CliBox, **answer: object) -> FakeHealthAgent:
 
 
 def _plain(found: SpeedReport) -> Mapping[str, object]:
-    return json.loads(json.dumps(asdict(found)))  # type: ignore[no-any-return]
+    document: Mapping[str, object] = msgspec.to_builtins(found)
+    return document
 
 
 async def test_alerts_stand_below_their_subject(box: CliBox) -> None:

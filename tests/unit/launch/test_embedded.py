@@ -19,9 +19,14 @@ import pytest
 from appliance.health.clock import SystemHealthClock
 from appliance.health.measuring.evidence import EvidenceReader
 from appliance.health.measuring.prober import Prober
-from appliance.model.measurements import ProbeKind, ProbeOutcome, TimingSource, decode_tok_s
+from appliance.model.measurements import (
+    ProbeKind,
+    TimingSource,
+    decode_tok_s,
+)
 from appliance.model.profile import WarmUp
 from appliance.model.running_facts import Topic
+from appliance.model.words import ProbeOutcome
 from appliance.speed.event_stream import EventStreamParser
 from appliance.speed.measurement import ObservedStream, measure
 from appliance.speed.probe_prompts import probe_request

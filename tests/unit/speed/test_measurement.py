@@ -5,13 +5,13 @@ import json
 import pytest
 
 from appliance.model.measurements import (
-    ProbeOutcome,
     RawTimings,
     TimingSource,
     decode_steps_per_s,
     prefill_tok_s,
     tokens_per_step,
 )
+from appliance.model.words import ProbeOutcome
 from appliance.speed.event_stream import EventStreamParser
 from appliance.speed.measurement import (
     Measurement,

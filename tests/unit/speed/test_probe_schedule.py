@@ -5,8 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from appliance.model.measurements import EventKind, ProbeKind, ProbeOutcome
-from appliance.model.words import Series
+from appliance.model.measurements import (
+    EventKind,
+    ProbeKind,
+)
+from appliance.model.words import ProbeOutcome, Series
 from appliance.speed.probe_schedule import (
     DueProbe,
     ProbeConditions,

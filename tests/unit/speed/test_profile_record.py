@@ -10,11 +10,10 @@ from appliance.model.measurements import (
     EventKind,
     ForeignHolder,
     MeasurementEvent,
-    ProbeOutcome,
     RawTimings,
     TrafficSums,
 )
-from appliance.model.words import Series
+from appliance.model.words import ProbeOutcome, Series
 from appliance.speed.detector_state import DetectorPhase
 from appliance.speed.profile_record import DraftsWatch, ProfileRecord
 from tests.fakes.probe_rows import EVIDENCE, probe

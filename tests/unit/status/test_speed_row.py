@@ -1,25 +1,22 @@
 """Row of a profile's speed from the health agent's JSON, and its figures in text."""
 
 import json
-from dataclasses import asdict
 from math import inf
 
+import msgspec
 import pytest
 
-from appliance.model.measurements import ProbeOutcome
-from appliance.model.words import Series
+from appliance.model.speeds import SeriesSpeed, SpeedReport
+from appliance.model.words import ProbeOutcome, Series
 from appliance.speed.detector_state import DetectorPhase
-from appliance.speed.speeds import SeriesSpeed, SpeedReport
 from appliance.status.speed_row import (
     DECODE,
     PREFILL,
-    SeriesRow,
-    SpeedRow,
     band_text,
     change_text,
     rate_text,
     sparkline,
-    speed_row,
+    speed_of,
 )
 
 REPORT = SpeedReport(
@@ -53,9 +50,10 @@ REPORT = SpeedReport(
 
 def test_a_row_is_what_the_report_says() -> None:
     """Rates of decoding are tokens a second: steps a second times tokens a step."""
-    assert speed_row(json.loads(json.dumps(asdict(REPORT)))) == SpeedRow(
+    assert speed_of(json.loads(json.dumps(msgspec.to_builtins(REPORT)))) == SpeedReport(
+        profile="genesis",
         series=(
-            SeriesRow(
+            SeriesSpeed(
                 series=DECODE,
                 phase="regressed",
                 rate=20.0,
@@ -63,34 +61,36 @@ def test_a_row_is_what_the_report_says() -> None:
                 band=1.0,
                 change=-0.5,
                 since_unix_s=7.0,
-                cause="thermal throttling",
+                cause="throttle",
+                cause_text="thermal throttling",
                 rates=(40.0, 20.0),
             ),
-            SeriesRow(series=PREFILL, phase="unset", cause="throttle"),
+            SeriesSpeed(series=PREFILL, phase="unset", cause="throttle"),
         ),
         last_probe_unix_s=9.0,
-        last_outcome="yielded",
+        last_outcome=ProbeOutcome.YIELDED,
         last_valid_unix_s=8.0,
         next_probe_unix_s=10.0,
         waiting="requests run",
         ttft_s=0.4,
-        quality=0.9,
+        quality_pass_rate=0.9,
         trouble="disk full",
     )
 
 
 def test_a_report_of_another_release_is_read_as_far_as_it_is_known() -> None:
-    """Missing fields are empty, and values of other types too."""
-    assert speed_row({}) == SpeedRow()
-    odd = speed_row({"series": [{"rates": ["x", 1.0, None]}, 7], "ttft_s": "soon"})
-    assert odd == SpeedRow(series=(SeriesRow(series="", phase="", rates=(1.0,)),))
+    """Missing fields are empty; a value of another type is named where the speed would be."""
+    assert speed_of({}) == SpeedReport(profile="")
+    assert speed_of({"profile": "a", "later": 1}) == SpeedReport(profile="a")
+    odd = speed_of({"profile": "a", "ttft_s": "soon"})
+    assert odd.trouble.startswith("the report of its speed cannot be read: ttft_s: ")
     assert odd.of(DECODE) is None
 
 
 @pytest.mark.parametrize("phase", DetectorPhase)
 def test_each_phase_is_sound_or_in_doubt_or_lost(phase: DetectorPhase) -> None:
     """The words are those of the detector."""
-    row = SeriesRow(series=DECODE, phase=phase.value)
+    row = SeriesSpeed(series=DECODE, phase=phase.value)
     assert row.is_lost == (phase in {DetectorPhase.REGRESSED, DetectorPhase.RECOVERING})
     assert row.is_in_doubt == (phase in {DetectorPhase.CONFIRMING, DetectorPhase.DWELLING})
 

@@ -11,9 +11,8 @@ from appliance.model.measurements import (
     MeasurementEvent,
     Probe,
     ProbeKind,
-    ProbeOutcome,
 )
-from appliance.model.words import Series
+from appliance.model.words import ProbeOutcome, Series
 from appliance.wire.conversation import MAX_LINE_BYTES, ResultEvent
 from appliance.wire.health_socket import (
     HEALTH,

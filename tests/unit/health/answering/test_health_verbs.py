@@ -24,9 +24,9 @@ from appliance.model.events import AlertEvent, MeasuredEvent
 from appliance.model.measurements import EventKind, MeasurementEvent
 from appliance.model.operators import TokenOperator
 from appliance.model.profile import WarmUp
+from appliance.model.speeds import BaselineReport, SpeedReport
 from appliance.model.status import StatusDocument
 from appliance.model.words import Series
-from appliance.speed.speeds import BaselineReport, SpeedReport
 from appliance.system.sqlite.measurement_store import MeasurementStore
 from appliance.system.sqlite.state_store import StateStore
 from appliance.wire.alert_requests import AckRequest, AlertsRequest

@@ -11,9 +11,11 @@ from appliance.health.box_view import ProfileView
 from appliance.health.measuring.evidence import EvidenceReader
 from appliance.health.measuring.prober import Prober
 from appliance.health.measuring.profile_monitor import ProfileMonitor
-from appliance.model.measurements import EventKind, ProbeOutcome
+from appliance.model.measurements import (
+    EventKind,
+)
 from appliance.model.profile import WarmUp
-from appliance.model.words import Series
+from appliance.model.words import ProbeOutcome, Series
 from appliance.speed.probe_prompts import MOST_PIECE_S
 from appliance.speed.probe_schedule import Cadence, ProbeConditions
 from appliance.system.kernel.usage import CpuCounters

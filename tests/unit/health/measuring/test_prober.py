@@ -13,12 +13,12 @@ from appliance.model.errors import LaneBusyError
 from appliance.model.measurements import (
     Probe,
     ProbeKind,
-    ProbeOutcome,
     TimingSource,
     decode_tok_s,
     prefill_tok_s,
 )
 from appliance.model.profile import Applied, WarmUp
+from appliance.model.words import ProbeOutcome
 from appliance.speed.probe_prompts import MOST_PIECE_S
 from appliance.speed.probe_sizes import ProbeCourse, ProbeStep
 from appliance.system.kernel.usage import CpuCounters

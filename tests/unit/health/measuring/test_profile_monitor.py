@@ -15,10 +15,9 @@ from appliance.model.measurements import (
     ForeignHolder,
     MeasurementEvent,
     ProbeKind,
-    ProbeOutcome,
     TrafficSums,
 )
-from appliance.model.words import Series
+from appliance.model.words import ProbeOutcome, Series
 from appliance.speed.probe_schedule import Cadence, ProbeConditions
 from appliance.wire.health_socket import ProbeProgressEvent
 from tests.fakes.course_prober import FakeCourseProber, FakeProbeStore

@@ -27,8 +27,8 @@ from appliance.model.gpus import ForeignProcess, GpuHealth, XidEvent
 from appliance.model.measurements import BoxGpus, GpuEvidence, GpuSample, GpuTenant
 from appliance.model.memory import GpuState
 from appliance.model.observed import ActiveState
+from appliance.model.speeds import SpeedReport
 from appliance.model.words import Mark
-from appliance.speed.speeds import SpeedReport
 from appliance.system.systemd.unit_reader import UnitReading
 from appliance.wire.sd_notify import patch_failure
 from tests.fakes.profiles import applied, catalogue

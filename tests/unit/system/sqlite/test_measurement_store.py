@@ -17,10 +17,9 @@ from appliance.model.measurements import (
     MeasurementEvent,
     Probe,
     ProbeKind,
-    ProbeOutcome,
     TrafficSums,
 )
-from appliance.model.words import Series
+from appliance.model.words import ProbeOutcome, Series
 from appliance.speed.profile_record import ProfileRecord
 from appliance.status.history import summarise
 from appliance.system.sqlite.measurement_store import MeasurementStore

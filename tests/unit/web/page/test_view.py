@@ -5,11 +5,11 @@ import math
 import pytest
 
 from appliance.model.operations import Kind, Phase
+from appliance.model.speeds import BaselineReport, SeriesBaseline
 from appliance.model.status import MemoryRow, OperationRow
 from appliance.model.words import Series
 from appliance.presentation.speed_history import SpeedHistory
 from appliance.presentation.status_markdown import markdown_lines
-from appliance.speed.speeds import BaselineReport, SeriesBaseline
 from appliance.status.history import RateSummary
 from appliance.web.box_documents import BoxDocuments
 from appliance.web.page.cards import memory_bars, operation_view, traffic_cards

@@ -5,18 +5,19 @@ speculative decoding both are the same. Rates are freed of the offset of their p
 so that two of them can be compared.
 """
 
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, Self
 
-from appliance.model.measurements import ProbeOutcome
-from appliance.model.words import Series
+from appliance.model.record import Record
+from appliance.model.words import ProbeOutcome, Series
 
 SPARKLINE_RATES: Final = 16
 """Most rates of a sparkline."""
+LOST_PHASES: Final = frozenset({"regressed", "recovering"})
+"""Phases of a series in which a lasting loss is reported."""
+_IN_DOUBT: Final = frozenset({"confirming", "dwelling"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SeriesSpeed:
+class SeriesSpeed(Record, frozen=True, kw_only=True):
     """Speed of one series of a profile."""
 
     series: Series
@@ -43,9 +44,33 @@ class SeriesSpeed:
     tokens_per_step: float = 1.0
     """Tokens that a step of the model made on average in the last valid probe."""
 
+    @property
+    def is_lost(self) -> bool:
+        """Tell whether a loss is reported."""
+        return self.phase in LOST_PHASES
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SpeedReport:
+    @property
+    def is_in_doubt(self) -> bool:
+        """Tell whether probes were slow, and it is not certain yet that they stay so."""
+        return self.phase in _IN_DOUBT
+
+    def in_tokens(self) -> Self:
+        """Return the same with all rates in tokens a second."""
+        factor = self.tokens_per_step or 1.0
+
+        def tokens(rate: float | None) -> float | None:
+            return None if rate is None else rate * factor
+
+        return self.replaced(
+            rate=tokens(self.rate),
+            baseline=tokens(self.baseline),
+            band=tokens(self.band),
+            rates=tuple(rate * factor for rate in self.rates),
+            tokens_per_step=1.0,
+        )
+
+
+class SpeedReport(Record, frozen=True, kw_only=True):
     """Speed of one profile."""
 
     profile: str
@@ -76,17 +101,19 @@ class SpeedReport:
         """Return the speed of a series; None: it is not measured."""
         return next((speed for speed in self.series if speed.series is series), None)
 
+    def in_tokens(self) -> Self:
+        """Return the same with all rates in tokens a second."""
+        return self.replaced(series=tuple(speed.in_tokens() for speed in self.series))
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PromptBaseline:
+
+class PromptBaseline(Record, frozen=True, kw_only=True):
     """Expected rate of one prompt."""
 
     prompt: str
     rate: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SeriesBaseline:
+class SeriesBaseline(Record, frozen=True, kw_only=True):
     """Baseline of one series, and what an accept would make of it; rates as in `SeriesSpeed`."""
 
     series: Series
@@ -104,8 +131,7 @@ class SeriesBaseline:
     prompts: tuple[PromptBaseline, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BaselineReport:
+class BaselineReport(Record, frozen=True, kw_only=True):
     """Baselines of one profile."""
 
     profile: str
