@@ -57,7 +57,7 @@ from appliance.alerts.watchdog_memory import (
 from appliance.model.alerts import AlertRule, Finding
 from appliance.model.speeds import SeriesSpeed
 from appliance.speed.causes import command_for, loss_rates
-from appliance.status.speed_row import change_text
+from appliance.status.speed_figures import change_text
 from appliance.status.stalls import STALLED_AFTER_S, requests_text, stall_of, stall_words
 
 _RULE: Final = AlertRule.NO_PROGRESS

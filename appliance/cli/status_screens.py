@@ -27,7 +27,7 @@ from appliance.presentation.box_texts import (
     watch_lines,
 )
 from appliance.presentation.speed_texts import figures_text, loss_text
-from appliance.status.speed_row import (
+from appliance.status.speed_figures import (
     change_text,
     speed_of,
 )

@@ -7,7 +7,7 @@ import time
 from appliance.model.amounts import age
 from appliance.model.speeds import SeriesSpeed, SpeedReport
 from appliance.model.words import ProbeOutcome
-from appliance.status.speed_row import (
+from appliance.status.speed_figures import (
     DECODE,
     PREFILL,
     band_text,

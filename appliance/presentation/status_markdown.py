@@ -17,7 +17,7 @@ from appliance.presentation.alert_texts import (
 )
 from appliance.presentation.box_texts import header, mark_text
 from appliance.presentation.clock_times import utc_second
-from appliance.status.speed_row import DECODE, band_text, rate_text, speed_of
+from appliance.status.speed_figures import DECODE, band_text, rate_text, speed_of
 from appliance.wire.json_values import Json, text_in
 
 

@@ -22,7 +22,7 @@ from appliance.model.amounts import age, size, size_change
 from appliance.model.measurements import MeasurementEvent
 from appliance.model.words import Series
 from appliance.speed.evidence import Circumstances, GpuCircumstances
-from appliance.status.speed_row import change_text, rate_text
+from appliance.status.speed_figures import change_text, rate_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -37,7 +37,7 @@ from appliance.speed.evidence import (
 )
 from appliance.speed.traffic_speed import TrafficSpeed
 from appliance.status.history import median
-from appliance.status.speed_row import change_text, rate_text
+from appliance.status.speed_figures import change_text, rate_text
 from appliance.wire.typed_json import from_json
 
 if TYPE_CHECKING:

@@ -33,7 +33,7 @@ from appliance.presentation.box_texts import (
     progress_text,
     run_lines,
 )
-from appliance.status.speed_row import (
+from appliance.status.speed_figures import (
     DECODE,
     band_text,
     rate_text,

@@ -31,7 +31,7 @@ from appliance.status.history_calendar import (
     span_of,
     unit_for,
 )
-from appliance.status.speed_row import change_text, rate_text, sparkline
+from appliance.status.speed_figures import change_text, rate_text, sparkline
 from appliance.wire.alert_requests import MOST_RECORDS
 from appliance.wire.control import Exit
 from appliance.wire.conversation import ErrorEvent, RequestRefusedError

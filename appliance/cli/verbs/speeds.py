@@ -12,7 +12,7 @@ from appliance.cli.terminal import Streams, Terminal
 from appliance.model.speeds import BaselineReport, SeriesBaseline
 from appliance.presentation.clock_times import local_minute
 from appliance.presentation.speed_history import baseline_in
-from appliance.status.speed_row import band_text, change_text, rate_text
+from appliance.status.speed_figures import band_text, change_text, rate_text
 from appliance.wire.control import Exit
 from appliance.wire.conversation import ErrorEvent, RequestRefusedError
 from appliance.wire.health_socket import (

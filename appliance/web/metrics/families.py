@@ -15,7 +15,7 @@ from appliance.model.status import (
     StatusDocument,
 )
 from appliance.model.words import Mark
-from appliance.status.speed_row import DECODE, PREFILL, speed_of
+from appliance.status.speed_figures import DECODE, PREFILL, speed_of
 from appliance.web.metrics import table
 from appliance.web.metrics.table import METRICS, Metric, MetricKind
 from appliance.wire.json_values import (

@@ -36,7 +36,7 @@ from appliance.presentation.box_texts import (
     traffic_text,
 )
 from appliance.presentation.speed_texts import figures_text, loss_text
-from appliance.status.speed_row import speed_of
+from appliance.status.speed_figures import speed_of
 from appliance.wire.json_values import Json, number_in, object_in, objects_in, text_in, texts_in
 
 _SHADES: Final = 6

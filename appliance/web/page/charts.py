@@ -28,7 +28,7 @@ from appliance.model.status import ProfileRow
 from appliance.presentation.clock_times import local_minute
 from appliance.presentation.speed_history import SpeedHistory
 from appliance.status.history import RateSummary, fitted
-from appliance.status.speed_row import band_text, rate_text
+from appliance.status.speed_figures import band_text, rate_text
 from appliance.status.state_record import GAP_S
 from appliance.wire.json_values import Json, number_in, object_in, text_in, texts_in
 

@@ -28,7 +28,7 @@ from appliance.presentation.clock_times import local_minute, utc_second
 from appliance.presentation.health_sections import alert_section, speed_section, without_speeds
 from appliance.presentation.speed_history import SpeedHistory, history_in
 from appliance.presentation.status_markdown import markdown_lines
-from appliance.status.speed_row import rate_text
+from appliance.status.speed_figures import rate_text
 from appliance.web.box_documents import BoxDocuments, Document
 from appliance.web.page.ansi_text import TextSpan, log_view
 from appliance.web.page.cards import (

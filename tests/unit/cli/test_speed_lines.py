@@ -10,7 +10,7 @@ from appliance.cli.status_screens import speed_lines
 from appliance.cli.terminal import Terminal
 from appliance.model.speeds import SeriesSpeed, SpeedReport
 from appliance.model.words import ProbeOutcome, Series
-from appliance.status.speed_row import speed_of
+from appliance.status.speed_figures import speed_of
 from tests.fakes.cli_box import CliBox
 from tests.fakes.health_server import HEALTHY, PREFILL, report
 

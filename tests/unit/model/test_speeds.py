@@ -1,4 +1,4 @@
-"""Speed reports: how they travel."""
+"""Speed reports: their JSON, and the speed of a series."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Row of a profile's speed from the health agent's JSON, and its figures in text."""
+"""Report of a profile's speed from the health agent's JSON, and its figures in text."""
 
 import json
 from math import inf
@@ -9,7 +9,7 @@ import pytest
 from appliance.model.speeds import SeriesSpeed, SpeedReport
 from appliance.model.words import ProbeOutcome, Series
 from appliance.speed.detector_state import DetectorPhase
-from appliance.status.speed_row import (
+from appliance.status.speed_figures import (
     DECODE,
     PREFILL,
     band_text,
@@ -48,7 +48,7 @@ REPORT = SpeedReport(
 )
 
 
-def test_a_row_is_what_the_report_says() -> None:
+def test_rates_of_a_report_are_in_tokens() -> None:
     """Rates of decoding are tokens a second: steps a second times tokens a step."""
     assert speed_of(json.loads(json.dumps(msgspec.to_builtins(REPORT)))) == SpeedReport(
         profile="genesis",
