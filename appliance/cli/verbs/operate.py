@@ -28,11 +28,12 @@ from appliance.wire.control_requests import (
     SwitchRequest,
     UncommitRequest,
 )
-from appliance.wire.json_values import Json, objects_in, text_in, texts_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    from appliance.model.status import RecordedOperation
 
 
 def run_switch(arguments: Arguments, streams: Streams) -> int:
@@ -144,8 +145,12 @@ def previous_profiles(words: Sequence[str], control_socket: str) -> list[str]:
     if len(words) > 1:
         text = '"-" stands for all that were switched from: appliance switch --help'
         raise CliError(text, Exit.USAGE)
+    # Few switches need the type of the record.
+    from appliance.model.status import OperationsSection  # noqa: PLC0415
+    from appliance.wire.typed_json import from_json  # noqa: PLC0415
+
     details = ask(CONTROL, control_socket, OperationsRequest(MOST_OPERATIONS)).details
-    names = previous_set(objects_in(details, "operations"))
+    names = previous_set(from_json(OperationsSection, details).operations)
     if not names:
         raise CliError(
             "no switch from another profile is on record: appliance operations",
@@ -154,19 +159,18 @@ def previous_profiles(words: Sequence[str], control_socket: str) -> list[str]:
     return list(names)
 
 
-def previous_set(rows: Sequence[Json]) -> Sequence[str]:
+def previous_set(rows: Sequence[RecordedOperation]) -> Sequence[str]:
     """Return the profiles in the rows of operations, newest first; empty: there are none."""
     places = _sets(rows)
     here = next(places, ())
     return next((place for place in places if {*place} != {*here}), ())
 
 
-def _sets(rows: Sequence[Json]) -> Iterator[Sequence[str]]:
+def _sets(rows: Sequence[RecordedOperation]) -> Iterator[Sequence[str]]:
     """Yield the sets to which the box went, newest first, with that which each switch stopped."""
     for row in rows:
-        target = texts_in(row, "target")
-        if text_in(row, "kind") != "switch" or text_in(row, "outcome") != "done" or not target:
+        if row.kind != "switch" or row.outcome != "done" or not row.target:
             continue
-        yield target
-        if stopped := [name for name in texts_in(row, "profiles") if name not in target]:
+        yield row.target
+        if stopped := [name for name in row.profiles if name not in row.target]:
             yield stopped

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from appliance.cli.verbs.operate import previous_set
+from appliance.model.status import OperationsSection
+from appliance.wire.typed_json import from_json
 from tests.fakes.cli_box import CliBox
 from tests.fakes.control_server import FakeSupervisor, Story
 from tests.fakes.profiles import applied
@@ -116,7 +118,8 @@ def test_an_empty_record(box: CliBox) -> None:
 )
 def test_the_profiles_before(rows: list[dict[str, object]], names: str) -> None:
     """Like ``cd -``: two switches back and forth lead to the same place."""
-    assert list(previous_set(rows)) == names.split()
+    record = from_json(OperationsSection, {"operations": rows})
+    assert list(previous_set(record.operations)) == names.split()
 
 
 def test_switching_back(box: CliBox) -> None:
