@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import msgspec
 
@@ -45,6 +45,7 @@ from appliance.wire.conversation import ResultEvent
 from tests.fakes.bench_outcomes import compared_bench
 from tests.fakes.operator_accounts import token_desk
 from tests.fakes.profiles import FakeProfiles
+from tests.fakes.supervisor_documents import as_status
 from tests.fakes.supervisor_ports import FakeFileComparison, FakePorts
 from tests.fakes.systemctl import FakeSystemctl
 
@@ -237,13 +238,13 @@ def screen(
 ) -> str:
     """Return what ``appliance status`` prints for a document, without colours; in a pipe unless told otherwise."""
     out = io.StringIO()
-    show_status(cast("Any", document), terminal(out), now=now_unix_s)
+    show_status(as_status(document), terminal(out), now=now_unix_s)
     return out.getvalue()
 
 
 def list_screen(document: Mapping[str, Any], terminal: Terminal) -> None:
     """Print what ``appliance list --all`` does for a document."""
-    show_list(document["profiles"], terminal)
+    show_list(as_status(document).profiles, terminal)
 
 
 def alerts_lines(answer: Mapping[str, object], terminal: Terminal, now_unix_s: float) -> None:
