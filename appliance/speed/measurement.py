@@ -24,7 +24,7 @@ from appliance.model.measurements import (
 )
 from appliance.model.words import ProbeOutcome
 from appliance.speed.event_stream import DONE, text_of_choice
-from appliance.status.metrics_page import first_of, samples
+from appliance.status.engine_load import first_of, samples
 
 RequestCounters = Mapping[str, float]
 """Counters of an engine at one moment by the field of `Metrics` that names them; those that it lacks are

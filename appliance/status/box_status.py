@@ -13,6 +13,7 @@ from appliance.model.observed import ActiveState, Observed, ObservedUnit
 from appliance.model.operations import HoldUntil
 from appliance.model.profile import Applied, Catalogue
 from appliance.model.status import (
+    BuildRow,
     EndedOperationRow,
     GatewayRow,
     HoldRow,
@@ -29,8 +30,8 @@ from appliance.model.status import (
     VerificationRow,
     WatchRow,
 )
+from appliance.model.wording import printable
 from appliance.model.words import Mark
-from appliance.status.build_row import build_row
 from appliance.status.profile_verdict import ended_badly
 from appliance.status.stalls import Stall, stall_words
 from appliance.status.unit_state import UnitVerdict, unit_verdict
@@ -40,6 +41,18 @@ from appliance.switch.engine_findings import lacking_options
 from appliance.switch.goals import in_the_way
 from appliance.switch.outcome_text import BY_HAND, rival_end_text, stop_text
 from appliance.switch.repair import evicted_in_vain
+
+
+def build_row(applied: Applied, build: EngineBuild | None) -> BuildRow | None:
+    """Return the row of a build; None: its engine was not asked since its program was replaced."""
+    if build is None:
+        return None
+    return BuildRow(
+        version=printable(build.version) or None,
+        asked_unix_s=build.asked_unix_s,
+        problem=printable(build.problem),
+        lacks=list(lacking_options(applied, build)),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,13 +3,42 @@
 Metrics are looked for by the names of all engines: the program of a ``command`` may be any of them.
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 from appliance.engines import ENGINES
 from appliance.engines.shared.engine import KvCachePage
 from appliance.model.gateway import EngineLoad
-from appliance.status.metrics_page import first_of, samples
+
+
+def samples(page: str, names: Collection[str]) -> Mapping[str, Sequence[float]]:
+    """Return the values of `names` on a page: one for every set of labels, none of them negative.
+
+    The sum of a histogram is a name of its own, with the ending ``_sum``.
+    """
+    found: dict[str, list[float]] = {}
+    for line in page.splitlines():
+        name = line.partition("{")[0].partition(" ")[0]
+        if name in names and (value := _value(line)) is not None:
+            found.setdefault(name, []).append(value)
+    return found
+
+
+def first_of(found: Mapping[str, Sequence[float]], names: Iterable[str]) -> Sequence[float]:
+    """Return the values of the first of several names that the page has; empty: it has none."""
+    return next((found[name] for name in names if name in found), ())
+
+
+def _value(line: str) -> float | None:
+    """Parse ``name{labels} value [time]`` from its end, since a label may contain anything."""
+    words = line.rpartition("}")[2].split() if "}" in line else line.split()[1:]
+    try:
+        value = float(words[0])
+    except (IndexError, ValueError):
+        return None
+    return value if math.isfinite(value) and value >= 0 else None
+
 
 _METRICS: Final = tuple(engine.metrics for engine in ENGINES.values())
 _RUNNING: Final = tuple(name for metrics in _METRICS for name in metrics.running)

@@ -32,18 +32,15 @@ from appliance.supervisor.access_policy import (
 )
 from appliance.supervisor.client_requests import ClientRequests
 from appliance.supervisor.control_verbs import ControlVerbs
-from appliance.supervisor.engine_pages import EnginePageReader
-from appliance.supervisor.file_comparison import FileComparison
 from appliance.supervisor.gpu_evidence import GpuEvidenceSource
-from appliance.supervisor.log_reader import LogReader
 from appliance.supervisor.memory_sampler import MemorySampler
 from appliance.supervisor.operation_tally import counters_document
 from appliance.supervisor.operator_tokens import TokenDesk
 from appliance.supervisor.ownership import Supervisor
 from appliance.supervisor.stall_watch import StallWatch
 from appliance.supervisor.status_feed import StatusFeed
-from appliance.supervisor.status_report import BoxStatus
-from appliance.supervisor.status_verbs import StatusVerbs
+from appliance.supervisor.status_report import BoxStatus, FileComparison
+from appliance.supervisor.status_verbs import EnginePageReader, LogReader, StatusVerbs
 from appliance.supervisor.token_check import TokenCheck
 from appliance.supervisor.token_verbs import TokenVerbs
 from appliance.supervisor.traffic_figures import TrafficFigures

@@ -2,12 +2,15 @@
 
 import asyncio
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from statistics import median
 from typing import Final
 
 import appliance
 from appliance.model.memory import DeviceMemory
-from appliance.model.operations import Finished, Operation
+from appliance.model.observed import Observed
+from appliance.model.operations import Finished, Operation, Outcome
+from appliance.model.paths import BUILDS
 from appliance.model.profile import Catalogue
 from appliance.model.status import (
     EndedOperationRow,
@@ -20,23 +23,109 @@ from appliance.model.status import (
     SupervisorRow,
     VerificationRow,
 )
-from appliance.status.box_status import KnownRows, build_status
+from appliance.settings.tables import Settings
+from appliance.status.box_status import InstalledForm, KnownRows, build_status
 from appliance.status.gateway_row import gateway_row
 from appliance.status.memory_rows import memory_row, need_rows, profile_memory
-from appliance.status.phase_progress import phase_share, usual_phases_s
 from appliance.status.stalls import Stall
-from appliance.supervisor.file_comparison import FileComparison
 from appliance.supervisor.memory_sampler import MemorySampler
-from appliance.supervisor.operation_history import OperationHistory
 from appliance.supervisor.operation_runner import Transaction
 from appliance.supervisor.ownership import Supervisor
+from appliance.supervisor.reconciler import OperationHistory
 from appliance.supervisor.traffic_figures import Figures, TrafficFigures
 from appliance.supervisor.unit_memory import StatusReader
 from appliance.switch.goals import involved, phase_deadline_s
 from appliance.switch.memory.peak import ObservedPeak
 from appliance.switch.repair import stopped_by_choice
+from appliance.system.applied.installed_units import InstalledUnits
 from appliance.system.applied.manifest import EditWatch
+from appliance.system.applied.pending_changes import STARTED_FILE, ProfileDirectory, StartedUnits
+from appliance.system.build_records import current_builds
 from appliance.system.ports import Clock, Host, Peaks, Store, Units
+
+_KEPT_S: Final = 10.0
+
+
+class FileComparison:
+    """Comparison, for frequent callers.
+
+    Args:
+        settings: Directories of this box.
+        monotonic_s: Clock.
+    """
+
+    def __init__(self, settings: Settings, monotonic_s: Callable[[], float]) -> None:
+        unit_dir, applied_dir = settings.unit_dir, settings.applied_dir
+        self._monotonic_s = monotonic_s
+        self._started = StartedUnits(unit_dir, settings.runtime_dir / STARTED_FILE)
+        self._installed = InstalledUnits(unit_dir, applied_dir)
+        self._builds_dir = str(applied_dir / BUILDS)
+        self._profiles = ProfileDirectory(settings.profiles_dir, applied_dir)
+        self._kept = InstalledForm()
+        self._key: object = None
+        self._at_s = 0.0
+
+    def compared(
+        self, catalogue: Catalogue, observed: Observed, edited: frozenset[str]
+    ) -> InstalledForm:
+        """Return the comparison of these profiles.
+
+        Args:
+            catalogue: The applied profiles.
+            observed: Their units with details.
+            edited: Profiles whose file differs from what is applied.
+        """
+        started = {
+            name: unit.started_unix_s
+            for name in catalogue
+            if (unit := observed.unit(name)).main_pid and unit.started_unix_s
+        }
+        key, now_s = (catalogue, started, edited), self._monotonic_s()
+        if key != self._key or now_s - self._at_s > _KEPT_S:
+            self._kept = InstalledForm(
+                outdated=self._started.outdated(started),
+                unit_changes=self._installed.drift(catalogue),
+                profile_files=self._profiles.rows(catalogue, edited),
+                builds=current_builds(catalogue, self._builds_dir),
+            )
+            self._key, self._at_s = key, now_s
+        return self._kept
+
+
+_MOST: Final = 5
+"""Times that are looked at, the newest: a model that grew soon has another usual duration."""
+_LEAST_S: Final = 1.0
+"""Usual duration below which a share says nothing."""
+MOST_SHARE: Final = 0.99
+"""Share of a phase that has taken as long as usual, or longer, and still runs."""
+
+
+def usual_phases_s(ended: Iterable[Finished], operation: Operation) -> Mapping[str, float]:
+    """Return the median duration of each phase, by its name.
+
+    Args:
+        ended: Operations that are over, newest first.
+        operation: Operation that runs; others with the same target that were done count.
+    """
+    like = [
+        one.phases_ms
+        for one in ended
+        if one.outcome is Outcome.DONE
+        and one.operation.target == operation.target
+        and one.operation.id != operation.id
+    ][:_MOST]
+    phases = {phase for phases_ms in like for phase in phases_ms}
+    return {
+        phase: median(found[phase] for found in like if phase in found) / 1000 for phase in phases
+    }
+
+
+def phase_share(phase_s: float, usual_s: float | None) -> float | None:
+    """Return the share of a phase that is over, 0 to 1; None: its usual duration is not known, or short."""
+    if usual_s is None or usual_s < _LEAST_S:
+        return None
+    return round(min(phase_s / usual_s, MOST_SHARE), 3)
+
 
 _MOST_LIKE: Final = 100
 """Operations among which those are that tell how long a phase usually takes, the newest."""

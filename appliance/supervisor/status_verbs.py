@@ -1,25 +1,40 @@
-"""Verbs of the status socket, for processes that look at the box and can change nothing."""
+"""Verbs of the status socket, for processes that look at the box and can change nothing; readers of engines' logs and metrics."""
 
+import asyncio
 import socket
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Container,
+    Mapping,
+    Sequence,
+)
 from contextlib import aclosing
 from dataclasses import asdict
-from typing import Any, Protocol, assert_never
+from typing import Any, Final, Protocol, assert_never
 
+from appliance.model.errors import UnknownProfileError
+from appliance.model.gateway import EngineMetrics
 from appliance.model.json_reader import parse_object
+from appliance.model.plain_text import last_redraw, plain
 from appliance.model.status import OperationsSection, RecordedOperation, StatusDocument
+from appliance.model.wording import short
 from appliance.supervisor.access_policy import read_from_watcher
 from appliance.supervisor.client_requests import ClientRequests
-from appliance.supervisor.engine_pages import EnginePageReader
-from appliance.supervisor.log_reader import LogReader
+from appliance.supervisor.memory_sampler import LastLook
 from appliance.supervisor.status_feed import StatusFeed
 from appliance.supervisor.token_check import TokenCheck
 from appliance.supervisor.unit_memory import StatusReader
+from appliance.system.ports import Backend, Clock, Host
 from appliance.wire.control_events import OperationChange, OperationsRequest, StatusEvent
 from appliance.wire.control_requests import CONTROL
 from appliance.wire.conversation import ResultEvent
 from appliance.wire.server import FEW, Peer, serve_conversations
 from appliance.wire.status_socket import (
+    MOST_LOG_BYTES,
+    MOST_LOG_CHARACTERS,
     PAGE_CHARACTERS,
     STATUS,
     WATCHER_READS_WITHIN_S,
@@ -39,6 +54,80 @@ from appliance.wire.status_socket import (
     TokenOwnerRequest,
     WatchRequest,
 )
+
+_AT_ONCE: Final = 4
+_MOST: Final = 32
+"""Engines that are asked at all: more than a box has memory for."""
+
+
+class EnginePageReader:
+    """Reader of the pages.
+
+    Args:
+        look: The supervisor's last look at the box.
+        backend: Asks an engine.
+    """
+
+    def __init__(self, look: LastLook, backend: Backend) -> None:
+        self._look = look
+        self._backend = backend
+        self._turn = asyncio.Lock()
+
+    async def pages(self) -> AsyncGenerator[tuple[str, EngineMetrics | None], None]:
+        """Iterate over the profiles that serve; None: the engine has no page, or does not answer in time."""
+        async with self._turn:
+            catalogue, observed = self._look()
+            serving = [name for name in observed.serving() if name in catalogue][:_MOST]
+            for first in range(0, len(serving), _AT_ONCE):
+                names = serving[first : first + _AT_ONCE]
+                asked = (self._backend.metrics(catalogue[name]) for name in names)
+                for name, page in zip(names, await asyncio.gather(*asked), strict=True):
+                    yield name, page
+
+
+_REACHES_BACK_S: Final = 7 * 86_400.0
+
+
+class LogReader:
+    """Reader for any number of callers: the journal is asked for one of them at a time.
+
+    Args:
+        host: Reads the journal.
+        clock: For the time up to which the journal is searched.
+        names: Returns the names of the applied profiles.
+    """
+
+    def __init__(self, host: Host, clock: Clock, names: Callable[[], Container[str]]) -> None:
+        self._host = host
+        self._clock = clock
+        self._names = names
+        self._turn = asyncio.Lock()
+
+    async def lines(self, name: str, most: int) -> list[str]:
+        """Return the last lines of the log of a profile, oldest first.
+
+        Raises:
+            UnknownProfileError: there is no such profile.
+        """
+        if name not in self._names():
+            raise UnknownProfileError(f'no profile "{short(name)}"')
+        since_unix_s = max(0.0, self._clock.unix_s() - _REACHES_BACK_S)
+        async with self._turn:
+            lines = await self._host.log_tail(name, most, since_unix_s=since_unix_s)
+        return _bounded(lines)
+
+
+def _bounded(lines: Sequence[str]) -> list[str]:
+    """Return the newest lines that fit, as plain text, each cut."""
+    kept, size = list[str](), 0
+    for line in reversed(lines):
+        cut = plain(last_redraw(line)[:MOST_LOG_CHARACTERS])
+        size += len(cut.encode())
+        if size > MOST_LOG_BYTES:
+            break
+        kept.append(cut)
+    return kept[::-1]
+
 
 Question = (
     DocumentRequest

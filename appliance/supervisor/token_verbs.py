@@ -5,19 +5,62 @@ the name of the token.
 """
 
 import socket
+from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Final
 
-from appliance.model.errors import PermissionDeniedError
+from appliance.model.errors import BadRequestError, PermissionDeniedError
 from appliance.model.operators import TokenOperator
+from appliance.model.record import Record
 from appliance.supervisor.access_policy import Requester
 from appliance.supervisor.control_verbs import ControlVerbs
-from appliance.supervisor.request_keys import RequestKeys
 from appliance.wire.control_events import AcceptedEvent, ControlEvent
 from appliance.wire.control_requests import AttachRequest, ControlRequest
 from appliance.wire.conversation import ActingRequest
 from appliance.wire.server import FEW, Peer, ReadRequest, serve_conversations
 from appliance.wire.token_socket import OFFERED, TOKEN
+
+KEY_S: Final = 24 * 3600.0
+MOST_KEYS: Final = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyedRequest:
+    """Request that had a key, and the operation that it began or joined."""
+
+    request: Record
+    operation: int
+    at_s: float
+    """Monotonic time."""
+
+
+class RequestKeys:
+    """Requests of the last day by operator and key."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[tuple[int, str], KeyedRequest] = OrderedDict()
+
+    def operation(self, uid: int, key: str, request: Record, now_s: float) -> int | None:
+        """Return the operation of a request that was made before; None: the key is new, or a day old.
+
+        Raises:
+            BadRequestError: the key was used for another request.
+        """
+        kept = self._kept.get((uid, key))
+        if kept is None or now_s - kept.at_s >= KEY_S:
+            return None
+        if kept.request != request:
+            raise BadRequestError("this key was used for another request: choose a new one")
+        return kept.operation
+
+    def keep(self, uid: int, key: str, request: Record, operation: int, now_s: float) -> None:
+        """Keep which operation a request has begun."""
+        self._kept.pop((uid, key), None)
+        self._kept[uid, key] = KeyedRequest(request=request, operation=operation, at_s=now_s)
+        while len(self._kept) > MOST_KEYS:
+            self._kept.popitem(last=False)
 
 
 class TokenVerbs:

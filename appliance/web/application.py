@@ -18,12 +18,10 @@ from appliance.model.errors import ApplianceError
 from appliance.model.wording import short
 from appliance.routing.origin_policy import SameOriginPolicy
 from appliance.web.actions import BoxActions, PromptTrials
-from appliance.web.api.alert_records import alert_records_router
-from appliance.web.api.answers import problems
+from appliance.web.api.answers import openapi_document, problems
 from appliance.web.api.buttons import button_router
 from appliance.web.api.changes import changes_router
-from appliance.web.api.openapi_document import openapi_document
-from appliance.web.api.records import records_router
+from appliance.web.api.records import alert_records_router, records_router
 from appliance.web.api.resources import api_router
 from appliance.web.api.stream import stream_router
 from appliance.web.box_documents import BoxSource

@@ -12,7 +12,6 @@ from appliance.status.box_status import InstalledForm
 from appliance.status.stalls import Stall
 from appliance.supervisor.boot_choice import BootChoice
 from appliance.supervisor.engine_verifier import EngineVerifier
-from appliance.supervisor.file_comparison import FileComparison
 from appliance.supervisor.memory_sampler import LastLook, MemorySampler
 from appliance.supervisor.model_checks import Preflight
 from appliance.supervisor.operation_runner import (
@@ -21,7 +20,7 @@ from appliance.supervisor.operation_runner import (
 )
 from appliance.supervisor.ownership import Supervisor
 from appliance.supervisor.stall_watch import StallWatch
-from appliance.supervisor.status_report import BoxStatus
+from appliance.supervisor.status_report import BoxStatus, FileComparison
 from appliance.supervisor.traffic_figures import TrafficFigures
 from appliance.supervisor.unit_memory import UnitMemory
 from appliance.system.ports import (

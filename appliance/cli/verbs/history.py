@@ -22,9 +22,9 @@ from appliance.model.speeds import SeriesBaseline
 from appliance.model.words import Series
 from appliance.presentation.clock_times import utc_second
 from appliance.presentation.speed_history import SpeedHistory, history_in
-from appliance.status.history import RateSummary
-from appliance.status.history_calendar import (
+from appliance.status.history import (
     CalendarLine,
+    RateSummary,
     Unit,
     begin_of,
     calendar_lines,

@@ -15,8 +15,7 @@ from appliance.alerts.silences import LONGEST_SILENCE_S
 from appliance.model.record import Record
 from appliance.model.words import Mark
 from appliance.web.actions import Begun, BoxActions
-from appliance.web.api import answer_examples
-from appliance.web.api.answers import problems
+from appliance.web.api.answers import REHEARSAL, problems
 from appliance.web.guards import RequestOperator, operator_of_request
 from appliance.web.problem import ProblemError
 from appliance.wire.alert_requests import (
@@ -160,7 +159,7 @@ class OperationStarted(BaseModel):
 class Rehearsal(BaseModel):
     """Outcome of a rehearsal."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [dict(answer_examples.REHEARSAL)]})
+    model_config = ConfigDict(json_schema_extra={"examples": [dict(REHEARSAL)]})
 
     refused: bool = Field(description="Whether the operation would be refused.")
     message: str

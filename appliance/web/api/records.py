@@ -1,4 +1,4 @@
-"""Resources of the status API about the past: history, events, operations."""
+"""Resources of the status API about the past: history, events, operations, alerts."""
 
 import time
 from typing import Annotated, Any, Final
@@ -10,17 +10,26 @@ from appliance.model.events import AlertEvent, MeasuredEvent
 from appliance.model.status import OperationsSection, RecordedOperation
 from appliance.model.words import Series
 from appliance.web.api.answers import (
+    AlertDocument,
+    AlertsDocument,
     AnswerExample,
     EventsDocument,
     HistoryDocument,
+    OutboxDocument,
     StatesDocument,
     responses_of,
 )
 from appliance.web.api.resources import MOST_NAME
 from appliance.web.box_documents import BoxSource
 from appliance.web.problem import ProblemError
-from appliance.wire.alert_requests import MOST_RECORDS
+from appliance.wire.alert_requests import (
+    MOST_RECORDS,
+    AlertRequest,
+    AlertsRequest,
+    OutboxRequest,
+)
 from appliance.wire.control_events import MOST_OPERATIONS, OperationsRequest
+from appliance.wire.conversation import RequestRefusedError
 from appliance.wire.health_socket import (
     HistoryRequest,
     MeasurementEventsRequest,
@@ -132,3 +141,49 @@ def _add_profile_records(router: APIRouter, box: BoxSource) -> None:
 
 def _since(unix_s: float | None) -> float:
     return max(0.0, time.time() - _DAY_S) if unix_s is None else unix_s
+
+
+AlertId = Annotated[
+    str, Path(description="Short id of an alert.", examples=["A17"], pattern=r"^A[0-9]{1,9}$")
+]
+
+
+def alert_records_router(box: BoxSource) -> APIRouter:
+    """Return the router of these resources.
+
+    Args:
+        box: Where the answers come from.
+    """
+    router = APIRouter(prefix="/api/v1", tags=["alerts"])
+
+    messages = AnswerExample(OutboxDocument, "The rows, newest first.")
+
+    @router.get("/outbox", responses=responses_of(messages))
+    async def outbox(
+        most: Annotated[int, Query(description="Most rows.", ge=1, le=MOST_RECORDS)] = 20,
+    ) -> JSONResponse:
+        """Return the newest messages to targets and what became of them, and figures of the delivery."""
+        return JSONResponse(dict(await box.ask_agent(OutboxRequest(most))))
+
+    firing = AnswerExample(AlertsDocument, "The alerts, the most severe first.")
+
+    @router.get("/alerts", responses=responses_of(firing))
+    async def alerts() -> JSONResponse:
+        """Return the alerts that are not over, silences, planned windows, and figures of the delivery."""
+        return JSONResponse(dict(await box.ask_agent(AlertsRequest())))
+
+    known = AnswerExample(AlertDocument, "The alert.")
+
+    @router.get("/alerts/{alert}", responses=responses_of(known))
+    async def alert(alert: AlertId) -> JSONResponse:
+        """Return one alert with its transitions, and the messages about it."""
+        try:
+            answer = await box.ask_agent(AlertRequest(alert))
+        except RequestRefusedError as error:
+            if error.kind == "not-found":
+                detail = f"{alert} is not on record"
+                raise ProblemError(404, detail, hint="appliance alerts") from None
+            raise
+        return JSONResponse(dict(answer))
+
+    return router

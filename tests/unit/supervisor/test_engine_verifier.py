@@ -17,8 +17,8 @@ from appliance.model.profile import Applied, Need
 from appliance.model.running_facts import SelfDescription
 from appliance.profiles.compilation import ProfileSource, spec_of
 from appliance.status.verification import differences
+from appliance.supervisor.control_verbs import verification_result
 from appliance.supervisor.engine_verifier import EVERY_S
-from appliance.supervisor.verification_verb import verification_result
 from appliance.switch.goals import goal_of
 from appliance.system.profile_files.loading import parse_profile
 from appliance.wire.control_events import EndedEvent, PhaseEvent

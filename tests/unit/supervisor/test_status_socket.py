@@ -22,12 +22,10 @@ from appliance.model.status import RecordedOperation, StatusDocument
 from appliance.supervisor.access_policy import read_from_watcher
 from appliance.supervisor.client_requests import ClientRequests
 from appliance.supervisor.control_verbs import ControlVerbs
-from appliance.supervisor.engine_pages import EnginePageReader
-from appliance.supervisor.log_reader import LogReader
 from appliance.supervisor.operation_tally import counters_document
 from appliance.supervisor.ownership import OperationRequest, Supervisor
 from appliance.supervisor.status_feed import StatusFeed
-from appliance.supervisor.status_verbs import StatusVerbs
+from appliance.supervisor.status_verbs import EnginePageReader, LogReader, StatusVerbs
 from appliance.supervisor.token_check import MOST_WRONG, TokenCheck
 from appliance.supervisor.unit_memory import StatusReader
 from appliance.system.credential_files import FileKeys, FileTokens
@@ -39,6 +37,9 @@ from appliance.wire.conversation import ErrorEvent, ResultEvent
 from appliance.wire.json_values import object_in, objects_in
 from appliance.wire.server import Peer
 from appliance.wire.status_socket import (
+    MOST_LOG_BYTES,
+    MOST_LOG_CHARACTERS,
+    MOST_LOG_LINES,
     STATUS,
     ClientRequestsRequest,
     CountersRequest,
@@ -55,6 +56,7 @@ from appliance.wire.status_socket import (
     WatchRequest,
 )
 from tests.fakes.operator_accounts import BO, FakeAccounts, token_desk
+from tests.fakes.ports import FakeHost
 from tests.fakes.profiles import FakeProfiles, applied, catalogue
 from tests.fakes.supervisor_ports import FakePorts
 from tests.waiting import settle
@@ -500,3 +502,51 @@ async def test_the_log_of_a_profile_is_told(tmp_path: Path) -> None:
         ):
             [refusal] = (await box.ask(request))[-1:]
             assert isinstance(refusal, ErrorEvent)
+
+
+LOGGED_BOX = catalogue(applied("aeon", "gpu-all"))
+
+
+class ChattyHost(FakeHost):
+    """Host whose engines log long lines; counts how many are read at once."""
+
+    def __init__(self, line: str) -> None:
+        super().__init__(FakePorts(LOGGED_BOX).processes)
+        self.line = line
+        self.at_once = 0
+        self.most_at_once = 0
+
+    async def log_tail(self, name: str, lines: int, *, since_unix_s: float) -> Sequence[str]:
+        assert name == "aeon"
+        assert since_unix_s >= 0
+        self.at_once += 1
+        self.most_at_once = max(self.most_at_once, self.at_once)
+        await asyncio.sleep(0)
+        self.at_once -= 1
+        return [f"{number} {self.line}" for number in range(lines)]
+
+
+def reader(host: ChattyHost) -> LogReader:
+    return LogReader(host, FakePorts(LOGGED_BOX).clock, lambda: LOGGED_BOX)
+
+
+async def test_long_lines_are_cut_and_the_newest_are_told() -> None:
+    """Lines of 100,000 characters of three bytes make no answer above the limit of a line."""
+    lines = await reader(ChattyHost("\u20ac" * 100_000)).lines("aeon", MOST_LOG_LINES)
+    assert max(map(len, lines)) == MOST_LOG_CHARACTERS
+    assert sum(len(line.encode()) for line in lines) <= MOST_LOG_BYTES
+    assert lines[-1].startswith(f"{MOST_LOG_LINES - 1} ")
+    assert len(lines) == MOST_LOG_BYTES // len(lines[-1].encode())
+
+
+async def test_lone_surrogates_of_a_log_are_no_fault() -> None:
+    """An engine may log bytes that are no text."""
+    assert await reader(ChattyHost("\udcff")).lines("aeon", 1) == ["0 ?"]
+
+
+async def test_one_journalctl_runs_at_a_time() -> None:
+    """Many readers at once wait for one another."""
+    host = ChattyHost("x")
+    read = reader(host)
+    await asyncio.gather(*(read.lines("aeon", 3) for _ in range(20)))
+    assert host.most_at_once == 1

@@ -23,9 +23,8 @@ from appliance.supervisor.access_policy import ReadByToken
 from appliance.supervisor.client_requests import ClientRequests
 from appliance.supervisor.control_verbs import ControlVerbs
 from appliance.supervisor.ownership import OperationRequest, Supervisor
-from appliance.supervisor.request_keys import KEY_S, MOST_KEYS, RequestKeys
 from appliance.supervisor.token_check import TokenCheck
-from appliance.supervisor.token_verbs import TokenVerbs
+from appliance.supervisor.token_verbs import KEY_S, MOST_KEYS, RequestKeys, TokenVerbs
 from appliance.system.credential_files import FileKeys, FileTokens
 from appliance.wire.async_client import open_conversation
 from appliance.wire.control_events import AcceptedEvent, EndedEvent

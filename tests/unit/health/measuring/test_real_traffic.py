@@ -1,6 +1,6 @@
 """Real traffic between two views of the box."""
 
-from appliance.health.measuring.real_traffic import RealTraffic
+from appliance.health.agent import RealTraffic
 from appliance.model.measurements import TrafficSums
 
 

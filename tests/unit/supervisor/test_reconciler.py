@@ -3,7 +3,7 @@
 import pytest
 
 from appliance.model.operations import FOREVER, Finished, Goal, HoldUntil, Kind, Operation, Outcome
-from appliance.supervisor.operation_history import OperationHistory
+from appliance.supervisor.reconciler import OperationHistory
 from tests.fakes.ports import FakeStore
 
 
