@@ -792,17 +792,8 @@ ENGINE: Final = Engine(
     admin_paths=frozenset(
         {
             *("inference", "docs", "redoc", "openapi.json"),
-            *(
-                "sleep",
-                "wake_up",
-                "is_sleeping",
-                "pause",
-                "resume",
-                "is_paused",
-                "abort_requests",
-                "collective_rpc",
-                "server_info",
-            ),
+            *("sleep", "wake_up", "is_sleeping", "pause", "resume", "is_paused", "abort_requests"),
+            *("collective_rpc", "server_info"),
             *("reset_prefix_cache", "reset_mm_cache", "reset_encoder_cache", "reconfigure"),
             *("scale_elastic_ep", "is_scaling_elastic_ep", "get_world_size", "load"),
             *("tokenizer_info", "fault_tolerance"),

@@ -114,7 +114,7 @@ def spec_of(
         ranks_of: Reads the ranks of its adapters.
         follow: Finds where the paths of an invocation lead to.
     """
-    ranked = with_ranks(profile, context.hf_home, ranks_of)
+    ranked = _with_ranks(profile, context.hf_home, ranks_of)
     invocation = ENGINES[profile.engine].invocation(ranked, context)
     found = estimated(ranked, model_path(profile.model, context.hf_home), look)
     applied = _applied(ranked, source, invocation, context.hf_home, found)
@@ -186,7 +186,7 @@ def _applied(
             for adapter in profile.adapters
         ),
         tools=engine.tools(profile) if profile.tools is None else profile.tools,
-        abilities=abilities_of(profile, found.weights),
+        abilities=_abilities_of(profile, found.weights),
         context_tokens=found.context_tokens,
         file_unix_s=found.modified_unix_s or source.modified_unix_s,
         declared=declared_facts(profile, found.gpu_weights),
@@ -202,7 +202,7 @@ def model_path(model: str, hf_home: str) -> str | None:
     return model if model.startswith("/") else None
 
 
-def with_ranks(profile: Profile, hf_home: str, ranks_of: AdapterRanks) -> Profile:
+def _with_ranks(profile: Profile, hf_home: str, ranks_of: AdapterRanks) -> Profile:
     """Return `profile` with the ranks of adapters, as their own files have them, where it says none."""
     open_ones = [adapter for adapter in profile.adapters if adapter.rank is None]
     if not open_ones:
@@ -257,7 +257,7 @@ def warm_up_of(profile: Profile, model: Safetensors | None) -> WarmUp:
     return PROOF[task or Task.GENERATE]
 
 
-def abilities_of(profile: Profile, model: Safetensors | None) -> Abilities:
+def _abilities_of(profile: Profile, model: Safetensors | None) -> Abilities:
     """Return what a profile's model is able to do, as far as that is known before it runs.
 
     The profile's ``vision`` and ``thinking`` go first, then the engine's options, then the model's

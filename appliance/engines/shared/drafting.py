@@ -21,7 +21,7 @@ class DraftMethod:
     """Whether ``speculative.tokens`` must be set; False: the engine knows a number."""
 
 
-MODEL_KEYS: Final = (
+_MODEL_KEYS: Final = (
     *("min_tokens", "min_probability"),
     *("gpu_layers", "device", "tensor_parallel", "kv"),
 )
@@ -52,7 +52,7 @@ def draft_problems(
     Args:
         profile: The profile.
         methods: Methods of its engine, by name.
-        keys: Those of `MODEL_KEYS` that the engine has.
+        keys: Those of `_MODEL_KEYS` that the engine has.
         several: Whether the engine takes several methods at once.
     """
     found = profile.speculative
@@ -66,9 +66,9 @@ def draft_problems(
         yield _problem("method", f"{profile.engine} drafts by one method: keep one")
     used = used_methods(found, methods)
     if all(method.model == "none" for method in used):
-        yield from _unused(found, ("model", *MODEL_KEYS), "no model drafts here: remove it")
+        yield from _unused(found, ("model", *_MODEL_KEYS), "no model drafts here: remove it")
     else:
-        lacking = (key for key in MODEL_KEYS if key not in keys)
+        lacking = (key for key in _MODEL_KEYS if key not in keys)
         yield from _unused(found, lacking, f"{profile.engine} cannot set this: remove it")
     yield from _missing(profile, found, used)
     yield from _sizes(profile, found, used)

@@ -74,7 +74,7 @@ def environment(
     profile: Profile, context: InvocationContext, *ours: Mapping[str, str]
 ) -> dict[str, str]:
     """Return a backend's variables: those for any engine, `ours` of this one, the profile's."""
-    merged = dict(gpu_variables(profile.gpus))
+    merged = dict(_gpu_variables(profile.gpus))
     if profile.gpus != ():
         merged["CUDA_CACHE_PATH"] = f"{context.cache_root}/{profile.name}/nv"
         # The largest value that the driver accepts; at its default of 1 GiB it drops compiled
@@ -85,7 +85,7 @@ def environment(
     return dict(sorted(merged.items()))
 
 
-def gpu_variables(gpus: Gpus) -> Mapping[str, str]:
+def _gpu_variables(gpus: Gpus) -> Mapping[str, str]:
     """Return variables by which CUDA counts GPUs as NVML does, and sees none outside the claim."""
     order = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
     if gpus == "all":

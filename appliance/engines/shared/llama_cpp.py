@@ -107,7 +107,7 @@ def cpus_in_mask(text: str) -> list[int]:
     return [n for n in range(bits.bit_length()) if bits >> n & 1]
 
 
-def cache_size(text: str) -> str:
+def _cache_size(text: str) -> str:
     """Return what a profile writes for a number of MiB. Raises `ValueError`."""
     mib = int(text)
     return "unlimited" if mib == _UNLIMITED else f"{mib}MiB"
@@ -192,7 +192,7 @@ class LlamaCppOptions(EngineOptions):
     cache_ram_mib: Annotated[
         CacheMib | None,
         Doc('RAM of the prompt cache: "0", "2GiB" or "unlimited"', key="cache_ram"),
-        flag("--cache-ram", "-cram", read=cache_size),
+        flag("--cache-ram", "-cram", read=_cache_size),
     ] = None
     ctx_checkpoints: Annotated[
         Annotated[int, Range(least=0, most=4096)] | None,

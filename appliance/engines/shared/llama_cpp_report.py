@@ -114,7 +114,7 @@ def _quantization_words(file_type: str) -> tuple[str, ...]:
     return (file_type.removeprefix("(guessed) ").partition(" ")[0].lower(),)
 
 
-def log_facts(lines: Sequence[str]) -> Iterator[Reading]:
+def _log_facts(lines: Sequence[str]) -> Iterator[Reading]:
     """Yield the facts in the first lines of the log of a start.
 
     Where several starts have logged, those of the last one.
@@ -244,7 +244,7 @@ def _cache_types(line: str) -> str:
 PROPS: Final = ReportPage(path="/props", read=_props)
 REPORT: Final = SelfReport(
     pages=(PROPS, ReportPage(path="/slots", read=_slots)),
-    log=log_facts,
+    log=_log_facts,
 )
 """Pages and log of llama-server."""
 

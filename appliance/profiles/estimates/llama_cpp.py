@@ -61,7 +61,7 @@ def layers_on_gpus(profile: Profile, asked: Literal["all"] | int | None, blocks:
     return blocks + 1 if asked is None or asked == "all" else min(asked, blocks + 1)
 
 
-def first_layer(layers: int, offloaded: int) -> int:
+def _first_layer(layers: int, offloaded: int) -> int:
     """Return the index of the first layer on the GPUs, which hold the last layers.
 
     ``llama_model::load_tensors``: ``i_gpu_start = max(n_layer + 1 - n_gpu_layers, 0)``: the
@@ -88,7 +88,7 @@ def weights(
         loaded: Number of first layers that are loaded; the others only draft, and are skipped.
     """
     gpu = least = ram = tied = 0
-    first, has_output = first_layer(blocks, offloaded), False
+    first, has_output = _first_layer(blocks, offloaded), False
     for tensor in tensors:
         match = _BLOCK.match(tensor.name)
         layer = blocks if match is None else int(match[1])
@@ -131,7 +131,7 @@ def kept_in_ram(loading: LlamaCppLoading) -> Callable[[str], bool]:
     )
 
 
-def is_followed(loading: LlamaCppLoading) -> bool:
+def _is_followed(loading: LlamaCppLoading) -> bool:
     """Tell whether every tensor override can be read here, so that none keeps more in main memory."""
     return all(_compiles(pattern) for pattern, _ in _overrides(loading))
 
@@ -246,7 +246,7 @@ def gpu_weights(profile: Profile, loading: LlamaCppLoading, gguf: Gguf) -> range
         UnknownError: the header lacks what is needed.
     """
     plan = _Plan(profile=profile, loading=loading, gguf=gguf, facts=GgufFacts(gguf))
-    is_followed_here = plan.known and is_followed(loading) and not loading.expert_cache_mib
+    is_followed_here = plan.known and _is_followed(loading) and not loading.expert_cache_mib
     if not plan.on_gpus or not is_followed_here:
         return None
     kept = kept_in_ram(loading)
@@ -339,7 +339,7 @@ def _parts(plan: _Plan, size: CacheSize, used: range) -> _Placed:
     if loading.full_windows:
         layers = tuple(replace(layer, windowed=False) for layer in layers)
     kept = bytes_of(layers, size)
-    first = facts.blocks if loading.cache_in_ram else first_layer(facts.blocks, plan.on_gpus)
+    first = facts.blocks if loading.cache_in_ram else _first_layer(facts.blocks, plan.on_gpus)
     on_gpus = [kept[i] for i in used if i >= first]
     in_ram = [kept[i] for i in used if i < first]
     least = [kept[i].least for i in used if first <= i < facts.layers] if plan.known else []
@@ -360,7 +360,7 @@ def _parts(plan: _Plan, size: CacheSize, used: range) -> _Placed:
             compute_bytes=outputs + (0 if gpus else buffers),
             checkpoints_bytes=sum(kept[i].checkpoint for i in used) * count,
         ),
-        least=(placed.least_gpu if is_followed(loading) else 0) + sum(least),
+        least=(placed.least_gpu if _is_followed(loading) else 0) + sum(least),
     )
 
 

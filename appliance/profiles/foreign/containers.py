@@ -30,7 +30,7 @@ _MOST_GPUS: Final = 64
 _DEVICE: Final = re.compile(r'"?device=([0-9,]+)"?', re.ASCII)
 _INDEXES: Final = re.compile(r"\d{1,2}(?:,\d{1,2})*", re.ASCII)
 
-WITHOUT_CONTAINER: Final = "the engine runs on the host, in a unit with limits of its own"
+_WITHOUT_CONTAINER: Final = "the engine runs on the host, in a unit with limits of its own"
 _IMAGE: Final = "the engine runs on the host: install it there, and check binary"
 _MEMORY: Final = "a unit on the host has the host's memory: [unit] Service.MemoryMax limits it"
 _NETWORK: Final = "clients use the gateway, which has keys: a backend listens on loopback only"
@@ -52,18 +52,18 @@ _CARRIED_OUT: Final[Mapping[str, tuple[DispositionKind, str]]] = {
 }
 
 
-def settings_fate(name: str, text: str) -> Disposition:
+def _settings_fate(name: str, text: str) -> Disposition:
     """Return what becomes of an option of the container, named as docker's command line names it."""
-    outcome, reason = _CARRIED_OUT.get(name, (DispositionKind.DROPPED, WITHOUT_CONTAINER))
+    outcome, reason = _CARRIED_OUT.get(name, (DispositionKind.DROPPED, _WITHOUT_CONTAINER))
     return setting(text, outcome, reason)
 
 
-def image_fate(image: str) -> Disposition:
+def _image_fate(image: str) -> Disposition:
     """Return what becomes of the image."""
     return setting(f"image {image}", DispositionKind.CHANGED, _IMAGE)
 
 
-def mount_of(text: str, directory: str | None) -> Mount | None:
+def _mount_of(text: str, directory: str | None) -> Mount | None:
     """Return the mount of ``HOST:INSIDE[:MODE]`` or ``type=bind,source=…``; None: it maps nothing.
 
     Args:
@@ -151,7 +151,7 @@ def container_of(command: ServerCommand) -> ServerCommand | None:
         environment=run.environment,
         mounts=tuple(run.mounts),
         directory=None,
-        dispositions=(*run.command.dispositions, image_fate(rest[0].text), *run.fates),
+        dispositions=(*run.command.dispositions, _image_fate(rest[0].text), *run.fates),
     )
 
 
@@ -183,7 +183,7 @@ def _read_option(run: _Run, name: str, value: Argument) -> None:
             missing = Argument(text="", is_known=False, note=f"{variable} is taken from outside")
             run.environment[variable] = given or missing
         case "-v" | "--volume" | "--mount":
-            if (mount := mount_of(value.text, command.directory)) is not None:
+            if (mount := _mount_of(value.text, command.directory)) is not None:
                 is_told = value.is_known
                 run.mounts.append(mount if is_told else replace(mount, host="", name=value.text))
         case "--gpus":
@@ -195,9 +195,9 @@ def _read_option(run: _Run, name: str, value: Argument) -> None:
             run.command = replace(command, entrypoint=(value,) if value.text else None)
         case "--name":
             run.command = replace(command, name=command.name or value.text)
-            run.fates.append(settings_fate(name, shown))
+            run.fates.append(_settings_fate(name, shown))
         case _:
-            run.fates.append(settings_fate(name, shown))
+            run.fates.append(_settings_fate(name, shown))
 
 
 def with_gpus(command: ServerCommand, value: Argument) -> ServerCommand:
@@ -212,7 +212,7 @@ def with_gpus(command: ServerCommand, value: Argument) -> ServerCommand:
     return replace(command, dispositions=(*command.dispositions, fate))
 
 
-def host_path(path: str, mounts: Sequence[Mount]) -> tuple[str | None, str]:
+def _host_path(path: str, mounts: Sequence[Mount]) -> tuple[str | None, str]:
     """Return where a container's path is on the host, and a phrase about it.
 
     Args:
@@ -257,7 +257,7 @@ class HostPaths:
             return self._at(word, path, path)
         if not self._is_inside:
             return word
-        there, note = host_path(path, self._mounts)
+        there, note = _host_path(path, self._mounts)
         if there is None:
             reason = f"{note}: copy it to the host, and name it there"
             return replace(word, is_known=False, note=reason)
@@ -360,7 +360,7 @@ class _Service:
             image=image or "build",
             mounts=tuple(self._mounts()),
             published_port=self._published(),
-            dispositions=(image_fate(image), *self._fates()) if image else tuple(self._fates()),
+            dispositions=(_image_fate(image), *self._fates()) if image else tuple(self._fates()),
         )
         return self._with_devices(command)
 
@@ -407,7 +407,7 @@ class _Service:
                 text = ",".join(f"{key}={value}" for key, value in parts.items())
             else:
                 text = self._value(item).text if isinstance(item, str) else ""
-            mount = mount_of(text, self._directory)
+            mount = _mount_of(text, self._directory)
             if mount is not None:
                 yield self._with_device(mount)
 
@@ -455,7 +455,7 @@ class _Service:
             if key in _OTHER_FILES:
                 yield setting(str(key), DispositionKind.DROPPED, _ELSEWHERE)
             elif key not in _READ:
-                yield settings_fate(_DOCKER_NAMES.get(str(key), str(key)), str(key))
+                yield _settings_fate(_DOCKER_NAMES.get(str(key), str(key)), str(key))
 
 
 _MOUNT_KEYS: Final = frozenset({"type", "source", "target"})

@@ -63,7 +63,7 @@ def servers_of(command: ServerCommand, depth: int = 0) -> Iterator[ModelServer]:
         yield from servers_of(inner, depth + 1)
 
 
-def program_name(command: ServerCommand) -> str:
+def _program_name(command: ServerCommand) -> str:
     """Return the name of a command's program without its directory; empty: there is none."""
     if not command.argv or not command.argv[0].is_known:
         return ""
@@ -71,7 +71,7 @@ def program_name(command: ServerCommand) -> str:
 
 
 def _of_program(command: ServerCommand) -> ModelServer | None:
-    name = program_name(command)
+    name = _program_name(command)
     words = tuple(argument.text for argument in command.argv)
     if name.startswith("llama-server"):
         return _server("llama-server", command, 1)
@@ -110,7 +110,7 @@ def _of_image(command: ServerCommand) -> ModelServer | None:
     server = _of_program(command)
     if server is not None or command.entrypoint is not None:
         return server
-    if program_name(command) in _SHELLS | _PREFIXES.keys():
+    if _program_name(command) in _SHELLS | _PREFIXES.keys():
         return None
     image = command.image.lower()
     words = tuple(argument.text for argument in command.argv)
@@ -146,7 +146,7 @@ def _server(
 
 def _inner(command: ServerCommand) -> Iterator[ServerCommand]:
     """Yield the commands that a launcher starts; none: the program is no launcher."""
-    name = program_name(command)
+    name = _program_name(command)
     if name in _SHELLS:
         yield from _of_shell(command)
     elif name in CONTAINER_ENGINES:

@@ -41,7 +41,7 @@ ALWAYS_SO: Final[Mapping[str, str]] = {
 }
 """Sentences about what the appliance does in place of an option, by the reason for which the option is refused."""
 NO_INDEXES: Final = "gpus has the indexes of GPUs: these names have none"
-AS_BY_DEFAULT: Final = "it is so without it"
+_AS_BY_DEFAULT: Final = "it is so without it"
 _NO_OPTION: Final = "it is no option, and the engine takes one model"
 _MODEL: Final = "model"
 _PORT: Final = "--port"
@@ -92,7 +92,7 @@ class OptionPlacement:
         """Put one option where it belongs."""
         typed = self._typed(option.name)
         if option.is_default:
-            self.record(option, DispositionKind.CARRIED, AS_BY_DEFAULT)
+            self.record(option, DispositionKind.CARRIED, _AS_BY_DEFAULT)
             return
         reason = self._rules.reason_against(option.name)
         if reason is not None and option.name != _PORT:
@@ -342,7 +342,7 @@ def _place_thinking(placement: OptionPlacement, option: EngineOption, _typed: Ty
     if option.value in {"on", "off"}:
         placement.set("thinking", option.value, option)
     elif option.value == "auto":
-        placement.record(option, DispositionKind.CARRIED, AS_BY_DEFAULT)
+        placement.record(option, DispositionKind.CARRIED, _AS_BY_DEFAULT)
     else:
         placement.record(option, DispositionKind.DROPPED, "thinking is on, off or a budget")
 
@@ -352,7 +352,7 @@ def _place_budget(placement: OptionPlacement, option: EngineOption, _typed: Type
     if number is None:
         placement.record(option, DispositionKind.DROPPED, "a budget of thinking is a number")
     elif number < 0:
-        placement.record(option, DispositionKind.CARRIED, AS_BY_DEFAULT)
+        placement.record(option, DispositionKind.CARRIED, _AS_BY_DEFAULT)
     else:
         placement.set("thinking", {"budget": number} if number else "off", option)
 
@@ -429,7 +429,7 @@ def _place_cpus(placement: OptionPlacement, option: EngineOption, typed: TypedOp
 
 def _place_max_tokens(placement: OptionPlacement, option: EngineOption, typed: TypedOption) -> None:
     if (whole_number(option.value) or 0) < 0:
-        placement.record(option, DispositionKind.CARRIED, AS_BY_DEFAULT)
+        placement.record(option, DispositionKind.CARRIED, _AS_BY_DEFAULT)
     else:
         placement.place_key(option, typed)
 
@@ -458,7 +458,7 @@ def _place_loading(placement: OptionPlacement, option: EngineOption, _typed: Typ
         case "--direct-io":
             placement.set(mode, "dio", option)
         case _:
-            placement.record(option, DispositionKind.CARRIED, AS_BY_DEFAULT)
+            placement.record(option, DispositionKind.CARRIED, _AS_BY_DEFAULT)
 
 
 def _place_methods(placement: OptionPlacement, option: EngineOption, typed: TypedOption) -> None:
@@ -466,7 +466,7 @@ def _place_methods(placement: OptionPlacement, option: EngineOption, typed: Type
     if methods:
         placement.set(typed.key, methods[0] if len(methods) == 1 else methods, option)
     else:
-        placement.record(option, DispositionKind.CARRIED, AS_BY_DEFAULT)
+        placement.record(option, DispositionKind.CARRIED, _AS_BY_DEFAULT)
 
 
 def _place_draft_model(

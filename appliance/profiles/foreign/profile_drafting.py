@@ -42,127 +42,10 @@ from appliance.profiles.foreign.server_command import (
     setting,
 )
 
-_GPUS: Final = (
-    *("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"),
-    "NVIDIA_VISIBLE_DEVICES",
-)
-_HF_CACHES: Final = frozenset(
-    {"HF_HOME", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "TRANSFORMERS_CACHE", "LLAMA_CACHE"}
-)
-_TOKENS: Final = frozenset(
-    {"HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"}
-)
-"""Variables about downloads."""
-_ENGINE_KEYS: Final = frozenset({"VLLM_API_KEY", "LLAMA_API_KEY"})
-_OF_UNITS: Final = frozenset({"PATH", "HOME"})
-_OF_CONTAINERS: Final = frozenset(
-    {
-        "NVIDIA_DRIVER_CAPABILITIES",
-        "NVIDIA_REQUIRE_CUDA",
-        "TZ",
-        "LANG",
-        "LC_ALL",
-        "PYTHONUNBUFFERED",
-    }
-)
-_NO_SECRETS: Final = "a unit file is readable by everybody: no secrets in [env]"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlacedVariable:
-    """Variable of the environment, and where it is now."""
-
-    fate: Disposition
-    key: DraftKey | None = None
-    """Key of [env] that has it; None: another key, or none."""
-    gpus: Gpus | None = None
-    """GPUs that it selects among those of the command; None: it selects none."""
-
-
-def placed_variable(
-    name: str, value: Argument, command: ServerCommand, paths: HostPaths
-) -> PlacedVariable:
-    """Return what becomes of a variable that is no option of its engine."""
-    if (reason := _against(name, value, command)) is not None:
-        outcome = (
-            DispositionKind.DROPPED
-            if reason in {_NO_SECRETS, value.note}
-            else DispositionKind.CHANGED
-        )
-        return PlacedVariable(fate=_fate(name, value, outcome, reason))
-    if name in _GPUS:
-        found = () if value.text in {"", "none", "void"} else indexes_of(value.text)
-        if found is None:
-            return PlacedVariable(fate=_fate(name, value, DispositionKind.DROPPED, NO_INDEXES))
-        return PlacedVariable(
-            fate=_fate(name, value, DispositionKind.CARRIED, "", "gpus"), gpus=found
-        )
-    is_path = value.text.startswith(("~/", "./")) or (
-        value.text.startswith("/") and bool(command.image)
-    )
-    located = paths.located(value) if is_path else value
-    if not located.is_known:
-        return PlacedVariable(fate=_fate(name, value, DispositionKind.DROPPED, located.note))
-    outcome = DispositionKind.CHANGED if located.note else DispositionKind.CARRIED
-    return PlacedVariable(
-        fate=_fate(name, value, outcome, located.note, f"[env] {name}"),
-        key=DraftKey(table="env", key=name, value=located.text, comment=located.note),
-    )
-
-
-def gpus_among(mine: Gpus | None, visible: Gpus) -> Gpus:
-    """Return GPUs by the host's indexes: a variable counts those that its container was given."""
-    if isinstance(visible, str):
-        return visible if mine is None else mine
-    if isinstance(mine, str) or mine is None:
-        return visible
-    return tuple(mine[index] for index in visible if index < len(mine)) or mine
-
-
-def _against(name: str, value: Argument, command: ServerCommand) -> str | None:
-    """Return why a variable is not carried; None: it is."""
-    if reason := _OURS.get(name):
-        return reason
-    if SECRET.search(name):
-        return _NO_SECRETS
-    if name in _OF_UNITS or (name in _OF_CONTAINERS and command.image):
-        return "the unit has its own"
-    return None if value.is_known else value.note
-
-
-def _fate(
-    name: str, value: Argument, outcome: DispositionKind, reason: str, place: str = ""
-) -> Disposition:
-    shown = HIDDEN if SECRET.search(name) else value.text
-    return Disposition(
-        part=PartKind.VARIABLE, text=f"{name}={shown}", outcome=outcome, reason=reason, key=place
-    )
-
-
-_OURS: Final[Mapping[str, str]] = {
-    **dict.fromkeys(_TOKENS, why.OFFLINE),
-    **dict.fromkeys(_HF_CACHES, "the local Hugging Face cache is hf_home of the settings"),
-    **dict.fromkeys(_ENGINE_KEYS, ALWAYS_SO[why.KEY]),
-}
-"""Sentences about what the appliance does in place of a variable."""
-
-
-_TOP_ORDER: Final = (
-    *(
-        "description",
-        "engine",
-        "binary",
-        "model",
-        "served",
-        "adapters",
-        "port",
-        "gpus",
-        "ctx",
-        "parallel",
-        "kv",
-    ),
-    *("thinking", "tool_parser", "warm_up", "user"),
-)
+_TOP_KEYS: Final = """
+    description engine binary model served adapters port gpus ctx parallel kv thinking tool_parser warm_up user
+"""
+_TOP_ORDER: Final = tuple(_TOP_KEYS.split())
 _LLAMA: Final = "llama-server"
 _DEFAULT_PORTS: Final = {_LLAMA: 8080, "vllm": 8000, "sglang": 30000}
 _SEVERAL: Final = frozenset(
@@ -244,12 +127,12 @@ class _Drafting:
         for name, value in self._command.environment.items():
             if self._server.engine == _LLAMA and name.startswith(LLAMA_VARIABLE):
                 continue
-            placed = placed_variable(name, value, self._command, self._paths)
+            placed = _placed_variable(name, value, self._command, self._paths)
             self._placed.fates.append(placed.fate)
             if placed.key is not None:
                 self._placed.keys["env", name] = placed.key
             if placed.gpus is not None:
-                self._placed.gpus = gpus_among(self._placed.gpus, placed.gpus)
+                self._placed.gpus = _gpus_among(self._placed.gpus, placed.gpus)
 
     def _place_not_needed(self, place: str, reason: str) -> None:
         """Record the reason why a key that was placed is not needed after all."""
@@ -468,10 +351,10 @@ def ollama_draft(server: ModelServer, source: str, host: HostFacts) -> ProfileDr
                 )
             )
             continue
-        placed = placed_variable(name, value, command, paths)
+        placed = _placed_variable(name, value, command, paths)
         fates.append(placed.fate)
         environment += [placed.key] if placed.key is not None else []
-        gpus = gpus_among(gpus, placed.gpus) if placed.gpus is not None else gpus
+        gpus = _gpus_among(gpus, placed.gpus) if placed.gpus is not None else gpus
     name = host.free_name(command.name or OLLAMA, OLLAMA)
     port, note = host.free_port(command.published_port or _PORT)
     keys = [
@@ -509,3 +392,108 @@ def _program(server: ModelServer, host: HostFacts) -> str:
     if server.program.startswith("/") and not server.command.image:
         return server.program
     return host.find_program(OLLAMA) or _FALLBACK
+
+
+_GPUS: Final = (
+    *("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"),
+    "NVIDIA_VISIBLE_DEVICES",
+)
+_HF_CACHES: Final = frozenset(
+    {"HF_HOME", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "TRANSFORMERS_CACHE", "LLAMA_CACHE"}
+)
+_TOKENS: Final = frozenset(
+    {"HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"}
+)
+"""Variables about downloads."""
+_ENGINE_KEYS: Final = frozenset({"VLLM_API_KEY", "LLAMA_API_KEY"})
+_OF_UNITS: Final = frozenset({"PATH", "HOME"})
+_OF_CONTAINERS: Final = frozenset(
+    {
+        "NVIDIA_DRIVER_CAPABILITIES",
+        "NVIDIA_REQUIRE_CUDA",
+        "TZ",
+        "LANG",
+        "LC_ALL",
+        "PYTHONUNBUFFERED",
+    }
+)
+_NO_SECRETS: Final = "a unit file is readable by everybody: no secrets in [env]"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _PlacedVariable:
+    """Variable of the environment, and where it is now."""
+
+    fate: Disposition
+    key: DraftKey | None = None
+    """Key of [env] that has it; None: another key, or none."""
+    gpus: Gpus | None = None
+    """GPUs that it selects among those of the command; None: it selects none."""
+
+
+def _placed_variable(
+    name: str, value: Argument, command: ServerCommand, paths: HostPaths
+) -> _PlacedVariable:
+    """Return what becomes of a variable that is no option of its engine."""
+    if (reason := _against(name, value, command)) is not None:
+        outcome = (
+            DispositionKind.DROPPED
+            if reason in {_NO_SECRETS, value.note}
+            else DispositionKind.CHANGED
+        )
+        return _PlacedVariable(fate=_fate(name, value, outcome, reason))
+    if name in _GPUS:
+        found = () if value.text in {"", "none", "void"} else indexes_of(value.text)
+        if found is None:
+            return _PlacedVariable(fate=_fate(name, value, DispositionKind.DROPPED, NO_INDEXES))
+        return _PlacedVariable(
+            fate=_fate(name, value, DispositionKind.CARRIED, "", "gpus"), gpus=found
+        )
+    is_path = value.text.startswith(("~/", "./")) or (
+        value.text.startswith("/") and bool(command.image)
+    )
+    located = paths.located(value) if is_path else value
+    if not located.is_known:
+        return _PlacedVariable(fate=_fate(name, value, DispositionKind.DROPPED, located.note))
+    outcome = DispositionKind.CHANGED if located.note else DispositionKind.CARRIED
+    return _PlacedVariable(
+        fate=_fate(name, value, outcome, located.note, f"[env] {name}"),
+        key=DraftKey(table="env", key=name, value=located.text, comment=located.note),
+    )
+
+
+def _gpus_among(mine: Gpus | None, visible: Gpus) -> Gpus:
+    """Return GPUs by the host's indexes: a variable counts those that its container was given."""
+    if isinstance(visible, str):
+        return visible if mine is None else mine
+    if isinstance(mine, str) or mine is None:
+        return visible
+    return tuple(mine[index] for index in visible if index < len(mine)) or mine
+
+
+def _against(name: str, value: Argument, command: ServerCommand) -> str | None:
+    """Return why a variable is not carried; None: it is."""
+    if reason := _OURS.get(name):
+        return reason
+    if SECRET.search(name):
+        return _NO_SECRETS
+    if name in _OF_UNITS or (name in _OF_CONTAINERS and command.image):
+        return "the unit has its own"
+    return None if value.is_known else value.note
+
+
+def _fate(
+    name: str, value: Argument, outcome: DispositionKind, reason: str, place: str = ""
+) -> Disposition:
+    shown = HIDDEN if SECRET.search(name) else value.text
+    return Disposition(
+        part=PartKind.VARIABLE, text=f"{name}={shown}", outcome=outcome, reason=reason, key=place
+    )
+
+
+_OURS: Final[Mapping[str, str]] = {
+    **dict.fromkeys(_TOKENS, why.OFFLINE),
+    **dict.fromkeys(_HF_CACHES, "the local Hugging Face cache is hf_home of the settings"),
+    **dict.fromkeys(_ENGINE_KEYS, ALWAYS_SO[why.KEY]),
+}
+"""Sentences about what the appliance does in place of a variable."""

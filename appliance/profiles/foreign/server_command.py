@@ -24,7 +24,7 @@ class ImportFaultError(ApplianceError):
         super().__init__(abridged(text))
 
 
-MOST_SHOWN: Final = 256
+_MOST_SHOWN: Final = 256
 """Characters of a part of a configuration that a report shows."""
 
 
@@ -74,8 +74,8 @@ class Disposition:
 
     def __post_init__(self) -> None:
         """Cut the part: a long one would stand in every profile that is made of its source."""
-        if len(self.text) > MOST_SHOWN:
-            object.__setattr__(self, "text", f"{self.text[:MOST_SHOWN]}…")
+        if len(self.text) > _MOST_SHOWN:
+            object.__setattr__(self, "text", f"{self.text[:_MOST_SHOWN]}…")
         object.__setattr__(self, "reason", abridged(self.reason) if self.reason else None)
         object.__setattr__(self, "key", self.key or None)
 

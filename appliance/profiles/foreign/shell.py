@@ -94,11 +94,11 @@ class SimpleCommand:
 _BLANK: Final = " \t\r"
 _ENDS: Final = ("&&", "||", ";;", "|&", ";", "|", "&", "\n")
 _REDIRECTIONS: Final = "<>"
-KEYWORDS: Final = ("if", "elif", "while", "until", "then", "else", "do", "!", "{", "}", "time")
+_KEYWORDS: Final = ("if", "elif", "while", "until", "then", "else", "do", "!", "{", "}", "time")
 """Words after which a command begins."""
-EXPORTING: Final = ("export", "declare", "typeset", "readonly", "local")
+_EXPORTING: Final = ("export", "declare", "typeset", "readonly", "local")
 """Commands whose arguments are assignments."""
-_BEFORE_ASSIGNMENTS: Final = (*KEYWORDS, *EXPORTING, "-a", "-x", "-r", "-g", "-i")
+_BEFORE_ASSIGNMENTS: Final = (*_KEYWORDS, *_EXPORTING, "-a", "-x", "-r", "-g", "-i")
 _NAME_FIRST: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_")
 _NAME_LATER: Final = _NAME_FIRST | frozenset("0123456789")
 _SPECIAL: Final = frozenset("0123456789@*#?$!-")
@@ -625,7 +625,7 @@ class _Script:
     def read(self, command: SimpleCommand) -> Iterator[ServerCommand]:
         words = _without_keywords(command.words)
         name = words[0].plain() if words else ""
-        if not words or name in EXPORTING:
+        if not words or name in _EXPORTING:
             for assignment in command.assignments:
                 self._variables.assign(assignment)
             if words and name != "local":
@@ -675,6 +675,6 @@ class _Script:
 def _without_keywords(words: tuple[Word, ...]) -> tuple[Word, ...]:
     """Return the words of a command after ``if``, ``then`` and the like."""
     for place, word in enumerate(words):
-        if not any(word.is_keyword(keyword) for keyword in KEYWORDS):
+        if not any(word.is_keyword(keyword) for keyword in _KEYWORDS):
             return words[place:]
     return ()

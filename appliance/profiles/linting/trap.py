@@ -136,7 +136,7 @@ class Trap:
     """None: the trap is one on all GPUs, and without any."""
 
 
-def gpu_phrase(gpus: Sequence[GpuHardware]) -> str | None:
+def _gpu_phrase(gpus: Sequence[GpuHardware]) -> str | None:
     """Return the phrase that names the first of some GPUs; None: there is none."""
     for gpu in gpus:
         kind = f", compute capability {gpu.capability_text}" if gpu.compute_capability else ""
@@ -148,7 +148,7 @@ def on_capability(fits: Callable[[tuple[int, int]], bool]) -> FindsOnGpus:
     """Return the function that names the first GPU of a profile whose compute capability fits."""
 
     def found(facts: LintFacts, gpus: GpuFacts) -> str | None:
-        return gpu_phrase(
+        return _gpu_phrase(
             [
                 gpu
                 for gpu in gpus.used_by(facts.applied)

@@ -45,7 +45,7 @@ from appliance.profiles.proposing.fit_judge import (
 )
 
 F16: Final = "f16"
-Q8: Final = "q8_0"
+_Q8: Final = "q8_0"
 _SLOW_START: Final = "10m"
 """``no_progress`` of engines that compile for minutes at a first start without a sign of progress."""
 
@@ -107,7 +107,7 @@ def keys_of(subject: ProposalSubject, plan: ServingPlan) -> tuple[DraftKey, ...]
 def _top(subject: ProposalSubject, plan: ServingPlan) -> Iterator[DraftKey]:
     choice, facts = subject.choice, subject.facts
     values: dict[str, object] = {
-        "description": f"{subject.title} on {place_text(plan.gpus)}",
+        "description": f"{subject.title} on {_place_text(plan.gpus)}",
         "engine": choice.engine,
     }
     if choice.binary:
@@ -125,7 +125,7 @@ def _top(subject: ProposalSubject, plan: ServingPlan) -> Iterator[DraftKey]:
         yield DraftKey(table="", key=key, value=value, comment=comments.get(key, ""))
 
 
-def place_text(gpus: Sequence[int]) -> str:
+def _place_text(gpus: Sequence[int]) -> str:
     """Return where a model runs, for people: ``GPU 0``, ``GPUs 0 and 1``, ``the CPU``."""
     if not gpus:
         return "the CPU"
@@ -147,7 +147,7 @@ def _comments(subject: ProposalSubject, plan: ServingPlan) -> dict[str, str]:
         found["ctx"] = "a longer prompt takes minutes to read on a CPU"
     if plan.tokens > (trained or plan.tokens):
         found["ctx"] = f"as asked; the model was made for {trained:,}, which it may not exceed well"
-    if plan.cache == Q8:
+    if plan.cache == _Q8:
         found["kv"] = "about half of f16, with which this context would not fit"
     if plan.claims_nothing:
         found["shared"] = "small: it claims no device, so a switch never stops it"
@@ -181,7 +181,7 @@ def _llama(subject: ProposalSubject, plan: ServingPlan) -> Iterator[DraftKey]:
         yield key("load_mode", "none", "experts in RAM are slower out of a mapped file")
     if plan.locks_weights:
         yield key("mlock", value=True, comment="half of RAM or more: without it they go to swap")
-    if plan.cache == Q8:
+    if plan.cache == _Q8:
         yield key("flash_attn", value=True, comment="a quantised cache needs it")
     if plan.checkpoints is not None:
         comment = "of one request; 32, the default, take more RAM than there is"
@@ -317,7 +317,7 @@ class _Search:
         if self._runs_beside():
             yield ServingPlan(gpus=(), tokens=tokens, claims_nothing=True)
         useful, least = min(target, USEFUL_TOKENS), min(target, LEAST_TOKENS)
-        caches = (F16, Q8) if any_place or tokens == target or tokens <= useful else (F16,)
+        caches = (F16, _Q8) if any_place or tokens == target or tokens <= useful else (F16,)
         if self._facts.task is not ModelTask.GENERATE:
             caches = (F16,)
         for cache in caches:
@@ -448,7 +448,7 @@ class _Search:
         title = self._subject.title
         room = self._room()
         if self._engine == LLAMA_SERVER:
-            smallest = ServingPlan(gpus=(), tokens=tokens, cache=Q8, checkpoints=0)
+            smallest = ServingPlan(gpus=(), tokens=tokens, cache=_Q8, checkpoints=0)
         elif self._engine == EMBEDDED:
             smallest = ServingPlan(gpus=(), tokens=tokens)
         else:
