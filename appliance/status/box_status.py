@@ -39,7 +39,7 @@ from appliance.status.verdict import verdict_of
 from appliance.status.verification import difference_note
 from appliance.switch.engine_findings import lacking_options
 from appliance.switch.goals import in_the_way
-from appliance.switch.outcome_text import BY_HAND, rival_end_text, stop_text
+from appliance.switch.outcomes import BY_HAND, rival_end_text, stop_text
 from appliance.switch.repair import evicted_in_vain
 
 

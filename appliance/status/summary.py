@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from appliance.model.journal_events import JournalEvent
 from appliance.model.observed import Observed
 from appliance.model.operations import Operation
-from appliance.switch.outcome_text import crash_text
+from appliance.switch.outcomes import crash_text
 
 
 def described(operation: Operation) -> str:

@@ -26,7 +26,7 @@ from typing import Final
 
 from appliance.model.observed import ActiveState, ObservedUnit
 from appliance.model.status import ProfileState
-from appliance.switch.outcome_text import (
+from appliance.switch.outcomes import (
     crash_text,
     end_text,
     restart_text,

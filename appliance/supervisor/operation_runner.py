@@ -45,8 +45,8 @@ from appliance.switch.actions import (
     Wait,
     WarmUpModel,
 )
-from appliance.switch.closing_event import closing_event
 from appliance.switch.next_action import next_action, reverse_operation
+from appliance.switch.outcomes import closing_event
 from appliance.switch.preflight import phase_texts, refusal
 from appliance.system.ports import Backend, Change, Clock, Gateway, Host, RunTickets, Store, Units
 

@@ -51,7 +51,7 @@ from appliance.switch.actions import (
     WarmUpModel,
 )
 from appliance.switch.goals import in_the_way, in_the_way_of, to_start
-from appliance.switch.outcome_text import end_text, start_failure_text
+from appliance.switch.outcomes import end_text, start_failure_text
 
 _MOST_ENDS: Final = 2
 CANCELLED: Final = "cancelled"

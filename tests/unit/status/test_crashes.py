@@ -5,7 +5,7 @@ import pytest
 from appliance.model.journal_events import JournalEvent
 from appliance.model.observed import ActiveState, Observed, ObservedUnit
 from appliance.status.summary import crashes
-from appliance.switch.outcome_text import end_text, start_failure_text
+from appliance.switch.outcomes import end_text, start_failure_text
 
 STATUS_0 = ObservedUnit(active=ActiveState.ACTIVATING, sub="auto-restart")
 SIGTERM = ObservedUnit(active=ActiveState.ACTIVATING, sub="auto-restart", exit_status=15)

@@ -9,7 +9,7 @@ from appliance.model.observed import ActiveState, Observed, ObservedUnit
 from appliance.routing.gateway_state import state_of
 from appliance.routing.model_names import readiness, routed
 from appliance.status.unit_state import UnitVerdict, unit_verdict
-from appliance.switch.outcome_text import start_failure_text
+from appliance.switch.outcomes import start_failure_text
 from tests.fakes.profiles import applied, catalogue
 
 RESULTS = (

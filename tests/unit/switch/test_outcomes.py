@@ -3,7 +3,7 @@
 import pytest
 
 from appliance.model.observed import ActiveState, ObservedUnit
-from appliance.switch.outcome_text import end_text, start_failure_text
+from appliance.switch.outcomes import end_text, start_failure_text
 
 
 def failed(result: str, status: int) -> ObservedUnit:
