@@ -10,7 +10,7 @@ pairs of one shape
 modules with one importer
     As `importers.with_one_importer` defines it.
 files on a walk
-    Modules that the walks of docs/explanation/architecture.md name.
+    Modules that the walks of docs/explanation/walks.md name.
 files of a change
     Source files that the last commit of its kind changed, as `changes.source_files` reads from git.
 """

@@ -1,12 +1,11 @@
-"""Walks through the code that docs/explanation/architecture.md describes, and the names in them."""
+"""Walks through the code that docs/explanation/walks.md describes, and the names in them."""
 
 import ast
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-PAGE = Path("docs/explanation/architecture.md")
-MOST_HOPS = 12
+PAGE = Path("docs/explanation/walks.md")
 _WALK = re.compile(r"^## (.+)$")
 _HOP = re.compile(r"^\d+\. ")
 _NAME = re.compile(r"`((?:[a-z_]+\.)+[A-Za-z_]+)`")
