@@ -1,7 +1,4 @@
-"""Verdict on one profile: whether it ended badly, the exit status of ``status NAME``, and whether its file may go.
-
-A module of its own because the command imports it: making the document's types would take 8 ms more.
-"""
+"""Verdict on one profile: whether it ended badly, the exit status of ``status NAME``, and whether its file may go."""
 
 from __future__ import annotations
 
@@ -25,7 +22,6 @@ def ended_badly(state: ProfileState) -> bool:
 
 def breaks_promise(row: ProfileRow) -> bool:
     """Tell whether an engine reports what its profile neither declares nor allows."""
-    # The field is absent in the document of an older supervisor, as is `stall`.
     verification = row.verification
     facts = verification.facts if verification else ()
     return any(fact.state == "differs" and fact.fails for fact in facts)

@@ -11,7 +11,7 @@ import msgspec
 
 from appliance.model.errors import UnreachableError
 from appliance.model.record import Record
-from appliance.model.status import StatusDocument
+from appliance.model.status import OperationsSection, StatusDocument
 from appliance.wire.conversation import CommonEvent, ErrorEvent, ResultEvent
 from appliance.wire.json_values import Json
 from appliance.wire.typed_json import JsonValueError, from_strict_json
@@ -105,6 +105,14 @@ def status_in(details: Json) -> StatusDocument:
         raise UnreachableError(
             f"the supervisor's status document cannot be read: {error}"
         ) from None
+
+
+def operations_in(details: Json) -> OperationsSection:
+    """Return the operations in the details of a result. Raises `UnreachableError` for details that are none."""
+    try:
+        return from_strict_json(OperationsSection, details)
+    except JsonValueError as error:
+        raise UnreachableError(f"the supervisor's operations cannot be read: {error}") from None
 
 
 OperationChange = AcceptedEvent | PhaseEvent | EndedEvent

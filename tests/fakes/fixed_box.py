@@ -10,6 +10,7 @@ import httpx
 from starlette.types import ASGIApp
 
 from appliance.model.errors import ApplianceError, UnreachableError
+from appliance.model.status import RecordedOperation
 from appliance.web.box_documents import BoxDocuments, Document, EnginePages
 from appliance.web.page.view import FocusDocuments
 from appliance.wire.alert_requests import ActRequest
@@ -144,7 +145,7 @@ class FixedFocus:
     listed: Document | None = None
     """Requests of clients; None: not known."""
 
-    async def operations(self) -> tuple[Document, ...]:
+    async def operations(self) -> tuple[RecordedOperation, ...]:
         """Return none."""
         return ()
 

@@ -13,18 +13,17 @@ from appliance.cli.terminal import Streams, Style, Terminal
 from appliance.model.amounts import duration
 from appliance.model.errors import UnreachableError
 from appliance.model.events import AlertEvent, MeasuredEvent
-from appliance.model.status import OperationsSection, RecordedOperation
+from appliance.model.status import RecordedOperation
 from appliance.model.wording import requester_name
 from appliance.presentation.box_texts import PHASE_LABELS, operation_text
 from appliance.presentation.clock_times import local_minute
 from appliance.wire.alert_requests import MOST_RECORDS
 from appliance.wire.client import ask
 from appliance.wire.control import Exit
-from appliance.wire.control_events import MOST_OPERATIONS, OperationsRequest
+from appliance.wire.control_events import MOST_OPERATIONS, OperationsRequest, operations_in
 from appliance.wire.control_requests import CONTROL
 from appliance.wire.conversation import ErrorEvent, RequestRefusedError
 from appliance.wire.health_socket import MeasurementEventsRequest
-from appliance.wire.typed_json import from_json
 
 _LAST: Final = 20
 _PAUSE_S: Final = 1.0
@@ -57,7 +56,7 @@ def run_operations(arguments: Arguments, streams: Streams) -> int:
     # Of one profile the whole record is looked through.
     most = MOST_OPERATIONS if arguments.name is not None else max(wanted, 1)
     details = ask(CONTROL, places.control_socket, OperationsRequest(most)).details
-    record = from_json(OperationsSection, details)
+    record = operations_in(details)
     running = record.running
     shown = running if running is not None and _is_of(running, arguments.name) else None
     rows = [row for row in record.operations if _is_of(row, arguments.name)]

@@ -15,7 +15,7 @@ from appliance.model.errors import StoreError, UnreachableError
 from appliance.model.names import HOLD_UNIT, unit_of
 from appliance.wire.client import Conversation, ask
 from appliance.wire.control import Exit
-from appliance.wire.control_events import MOST_OPERATIONS, OperationsRequest
+from appliance.wire.control_events import MOST_OPERATIONS, OperationsRequest, operations_in
 from appliance.wire.control_requests import (
     CONTROL,
     CancelRequest,
@@ -146,11 +146,9 @@ def previous_profiles(words: Sequence[str], control_socket: str) -> list[str]:
         text = '"-" stands for all that were switched from: appliance switch --help'
         raise CliError(text, Exit.USAGE)
     # Few switches need the type of the record.
-    from appliance.model.status import OperationsSection  # noqa: PLC0415
-    from appliance.wire.typed_json import from_json  # noqa: PLC0415
 
     details = ask(CONTROL, control_socket, OperationsRequest(MOST_OPERATIONS)).details
-    names = previous_set(from_json(OperationsSection, details).operations)
+    names = previous_set(operations_in(details).operations)
     if not names:
         raise CliError(
             "no switch from another profile is on record: appliance operations",

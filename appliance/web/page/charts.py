@@ -24,13 +24,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from appliance.model.status import ProfileRow
+from appliance.model.status import ProfileRow, RecordedOperation
 from appliance.presentation.clock_times import local_minute
 from appliance.presentation.speed_history import SpeedHistory
 from appliance.status.history import RateSummary, fitted
 from appliance.status.speed_figures import band_text, rate_text
 from appliance.status.state_record import GAP_S
-from appliance.wire.json_values import Json, number_in, object_in, text_in, texts_in
+from appliance.wire.json_values import Json, number_in, object_in
 
 MOST_POINTS: Final = 170
 """Points of a chart: one an hour for a week."""
@@ -285,7 +285,11 @@ class _Change:
 
 
 def state_bars(
-    rows: Sequence[ProfileRow], operations: Sequence[Json], record: Json | None, *, now: float
+    rows: Sequence[ProfileRow],
+    operations: Sequence[RecordedOperation],
+    record: Json | None,
+    *,
+    now: float,
 ) -> tuple[StateBar, ...]:
     """Return a bar for each profile of which something is on record, or that runs.
 
@@ -295,7 +299,7 @@ def state_bars(
         record: Answer of the health agent to `states`; None: there is none.
         now: Unix seconds; the end of the bars.
     """
-    ended = sorted(operations, key=lambda operation: _ended(operation) or 0.0)
+    ended = sorted(operations, key=lambda operation: operation.finished_unix_s or 0.0)
     bars = []
     for row in rows:
         recorded = list(_recorded(row.name, record or {}, now))
@@ -324,32 +328,24 @@ def _recorded(name: str, record: Json, now: float) -> Iterable[_Change]:
         yield _Change(until, "unknown")
 
 
-def _ended(operation: Json) -> float | None:
-    return number_in(operation, "finished_unix_s")
-
-
-def _changes(name: str, operations: Iterable[Json]) -> Iterable[_Change]:
+def _changes(name: str, operations: Iterable[RecordedOperation]) -> Iterable[_Change]:
     """Yield the states that operations left a profile in, each from its time on."""
     before = "unknown"
     for operation in operations:
-        ended = _ended(operation)
-        if ended is None or name not in {
-            *texts_in(operation, "profiles"),
-            *texts_in(operation, "target"),
-        }:
+        ended = operation.finished_unix_s
+        if ended is None or name not in {*operation.profiles, *operation.target}:
             continue
-        began = number_in(operation, "began_unix_s")
         after = _after(name, operation, before)
-        if began is not None and after != before:
-            yield _Change(min(began, ended), "changing")
+        if after != before:
+            yield _Change(min(operation.began_unix_s, ended), "changing")
         yield _Change(ended, after)
         before = after
 
 
-def _after(name: str, operation: Json, before: str) -> str:
-    match text_in(operation, "outcome"):
+def _after(name: str, operation: RecordedOperation, before: str) -> str:
+    match operation.outcome:
         case "done":
-            raised = text_in(operation, "kind") in _RAISES and name in texts_in(operation, "target")
+            raised = operation.kind in _RAISES and name in operation.target
             return "serving" if raised else "stopped"
         case "failed":
             return "failed"

@@ -12,10 +12,11 @@ from typing import Final
 
 from appliance.model.errors import UnreachableError
 from appliance.model.measurements import Probe
+from appliance.model.status import RecordedOperation
 from appliance.web.live_box import FRESH_S, WITHIN_S, LastAnswer
 from appliance.web.page.view import FocusDocuments
 from appliance.wire.async_client import details_of, open_conversation
-from appliance.wire.control_events import OperationsRequest
+from appliance.wire.control_events import OperationsRequest, operations_in
 from appliance.wire.conversation import ErrorEvent, RequestRefusedError
 from appliance.wire.health_socket import (
     HistoryRequest,
@@ -23,7 +24,7 @@ from appliance.wire.health_socket import (
     StateRecordRequest,
     StoredProbeEvent,
 )
-from appliance.wire.json_values import Json, objects_in, texts_in
+from appliance.wire.json_values import Json, texts_in
 from appliance.wire.status_socket import STATUS, ClientRequestsRequest, LogTailRequest
 from appliance.wire.view_socket import VIEW
 
@@ -69,7 +70,7 @@ class LiveFocus:
         self._ended = LastAnswer(self._operations, fresh_s=_OPERATIONS_FRESH_S)
         self._known: OrderedDict[str, _FocusAnswers] = OrderedDict()
 
-    async def operations(self) -> tuple[Json, ...]:
+    async def operations(self) -> tuple[RecordedOperation, ...]:
         """Return the operations that ended lately."""
         return (await self._ended.get())[0] or ()
 
@@ -129,10 +130,10 @@ class LiveFocus:
             raise UnreachableError("the health agent does not answer in time") from error
         return tuple(reversed(found))
 
-    async def _operations(self) -> tuple[Json, ...]:
+    async def _operations(self) -> tuple[RecordedOperation, ...]:
         request = OperationsRequest(_MOST_OPERATIONS)
         details = await details_of(STATUS, self._status_socket, request, within_s=WITHIN_S)
-        return tuple(objects_in(details, "operations"))
+        return tuple(operations_in(details).operations)
 
     async def _log(self, name: str) -> tuple[str, ...]:
         request = LogTailRequest(name, _LOG_LINES)

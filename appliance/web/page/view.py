@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from appliance.model.amounts import age
 from appliance.model.measurements import Probe, rate_of
-from appliance.model.status import StatusDocument
+from appliance.model.status import RecordedOperation, StatusDocument
 from appliance.model.words import Mark, Series
 from appliance.presentation.alert_texts import delivery_line
 from appliance.presentation.box_texts import (
@@ -46,7 +46,7 @@ from appliance.web.page.cards import (
     traffic_cards,
 )
 from appliance.web.page.charts import ChartMark, RateChart, StateBar, rate_chart, state_bars
-from appliance.wire.json_values import Json, number_in, text_in
+from appliance.wire.json_values import number_in
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +71,7 @@ class PageDocuments:
     box: BoxDocuments
     focus: FocusDocuments | None = None
     """None: there is no profile."""
-    operations: tuple[Document, ...] = ()
+    operations: tuple[RecordedOperation, ...] = ()
     """Operations that ended lately."""
     states: Document | None = None
     """Record of the profiles' states; None: not known."""
@@ -82,7 +82,7 @@ class PageDocuments:
 class FocusSource(Protocol):
     """Source of the documents about one profile, and of the operations on record."""
 
-    async def operations(self) -> tuple[Document, ...]:
+    async def operations(self) -> tuple[RecordedOperation, ...]:
         """Return the operations that ended lately; none where the supervisor does not answer."""
         ...
 
@@ -240,7 +240,9 @@ def _footer(status: StatusDocument, box: BoxDocuments) -> Iterable[str]:
     yield f"as of {utc_second(box.unix_s - (box.status_age_s or 0.0))}"
 
 
-def _focus_view(focus: FocusDocuments, operations: Iterable[Document], now: float) -> FocusView:
+def _focus_view(
+    focus: FocusDocuments, operations: Iterable[RecordedOperation], now: float
+) -> FocusView:
     history = None
     if focus.history is not None:
         history = history_in(focus.name, focus.since_unix_s, focus.history)
@@ -270,7 +272,7 @@ def _chart_note(focus: FocusDocuments) -> str:
 
 
 def _charts(
-    history: SpeedHistory, operations: Iterable[Document], now: float
+    history: SpeedHistory, operations: Iterable[RecordedOperation], now: float
 ) -> Iterable[RateChart]:
     switches = list(_switch_marks(operations))
     for series in history.rows:
@@ -288,14 +290,12 @@ def _charts(
             yield chart
 
 
-def _switch_marks(operations: Iterable[Json]) -> Iterable[ChartMark]:
+def _switch_marks(operations: Iterable[RecordedOperation]) -> Iterable[ChartMark]:
     for operation in operations:
-        ended = number_in(operation, "finished_unix_s")
-        if ended is not None and text_in(operation, "kind") == "switch":
-            what, outcome = text_in(operation, "message"), text_in(operation, "outcome")
-            yield ChartMark(
-                unix_s=ended, kind="switch", text=f"{local_minute(ended)} switch {outcome}: {what}"
-            )
+        ended = operation.finished_unix_s
+        if ended is not None and operation.kind == "switch":
+            text = f"{local_minute(ended)} switch {operation.outcome or ''}: {operation.message}"
+            yield ChartMark(unix_s=ended, kind="switch", text=text)
 
 
 def _probe_line(probe: Probe) -> ProbeLine:

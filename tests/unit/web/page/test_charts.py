@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from appliance.model.status import ProfileRow
+from appliance.model.status import ProfileRow, RecordedOperation
 from appliance.web.page.charts import MOST_CHANGES, MOST_PARTS, state_bars
+from appliance.wire.typed_json import from_json
 from tests.fakes.supervisor_documents import as_status
 from tests.pins import status_documents
 from tests.pins.status_box import STATES
@@ -22,15 +23,16 @@ def row(name: str, state: str, since_h: float | None = None) -> ProfileRow:
     return as_status({"profiles": [{**found, "state": state, "since_unix_s": since}]}).profiles[0]
 
 
-def operation(kind: str, target: str, ended_h: float, **more: object) -> dict[str, object]:
+def operation(kind: str, target: str, ended_h: float, **more: object) -> RecordedOperation:
     """An operation that took an hour and ended some hours ago."""
     ended = NOW - ended_h * HOUR_S
     found = {"kind": kind, "target": [target], "profiles": [target], "outcome": "done"}
-    return {**found, "finished_unix_s": ended, "began_unix_s": ended - HOUR_S, **more}
+    times = {"finished_unix_s": ended, "began_unix_s": ended - HOUR_S}
+    return from_json(RecordedOperation, {**found, **times, **more})
 
 
 def told(
-    rows: list[Any], *operations: dict[str, object], record: dict[str, object] | None = None
+    rows: list[Any], *operations: RecordedOperation, record: dict[str, object] | None = None
 ) -> list[list[tuple[str, int]]]:
     """Each bar as states and whole hours."""
     return [
@@ -141,9 +143,5 @@ def test_bars_are_bounded() -> None:
     assert len(bar.parts) <= MOST_PARTS
     assert len(bar.changes) <= MOST_CHANGES
     assert bar.parts[-1].begin + bar.parts[-1].width == pytest.approx(100, abs=0.5)
-    odd: list[dict[str, object]] = [
-        {},
-        {"finished_unix_s": 1e300, "target": ["aeon"]},
-        {"finished_unix_s": "x"},
-    ]
+    odd = [RecordedOperation(), RecordedOperation(finished_unix_s=1e300, target=["aeon"])]
     assert state_bars([row("aeon", "stopped")], odd, None, now=NOW) == ()

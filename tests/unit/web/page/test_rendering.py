@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import pytest
 
+from appliance.model.status import RecordedOperation
 from appliance.web.box_documents import BoxDocuments
 from appliance.web.page.view import (
     STATIC_TYPES,
@@ -16,6 +17,7 @@ from appliance.web.page.view import (
     page_view,
     static_file,
 )
+from appliance.wire.typed_json import from_json
 from tests.fakes.html_page import HtmlPage, read_html
 from tests.fakes.supervisor_documents import as_status
 from tests.pins import status_documents
@@ -159,7 +161,7 @@ def documents(
         focus=FocusDocuments(
             name=focus, since_unix_s=NOW - 7 * 86400, history=HISTORY, probes=(), log=log
         ),
-        operations=operations,
+        operations=tuple(from_json(RecordedOperation, one) for one in operations),
         requests=requests,
         states=states,
     )
