@@ -33,6 +33,7 @@ from appliance.health.clock import SystemHealthClock
 from appliance.health.watching.checks import EngineChecks
 from appliance.health.watching.checks import WatchChecks, ask_no_url
 from appliance.wire.client import open_conversation
+from appliance.wire.control_events import status_in
 from appliance.wire.typed_json import from_json
 from appliance.wire.status_socket import STATUS, DocumentRequest, GpuEvidenceRequest
 from appliance.settings.snapshot import take_snapshot
@@ -55,7 +56,7 @@ async def look():
     units = SystemUnitReader(settings.unit_dir, clock.monotonic_s)
     lane = SocketProbeLane(Path(settings.lane_socket))
     try:
-        status = (await ask(DocumentRequest()))["status"]
+        status = status_in(await ask(DocumentRequest()))
         view = view_of(status, catalogue, clock.unix_s(), clock.monotonic_s())
     except ApplianceError:
         view = NOT_CONNECTED

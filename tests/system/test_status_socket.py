@@ -19,8 +19,8 @@ from appliance.wire.status_stream import StatusFollower
 
 async def follow():
     async for document in StatusFollower.on(Path("/run/appliance/status.sock")).documents():
-        rows = [] if document is None else document["profiles"]
-        serving = [row["name"] for row in rows if row["state"] == "serving"]
+        rows = [] if document is None else document.profiles
+        serving = [row.name for row in rows if row.state == "serving"]
         print(json.dumps(None if document is None else serving), flush=True)
 
 
