@@ -15,7 +15,7 @@ from tests.system.fleet import PROFILES, Fleet
 ASK: Final = """
 import asyncio, json
 from pathlib import Path
-from appliance.wire.client import open_conversation
+from appliance.wire.async_client import open_conversation
 from appliance.wire.status_socket import STATUS, GpuEvidenceRequest
 
 

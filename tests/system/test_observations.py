@@ -32,7 +32,7 @@ from appliance.health.box_view import NOT_CONNECTED, view_of
 from appliance.health.clock import SystemHealthClock
 from appliance.health.watching.checks import EngineChecks
 from appliance.health.watching.checks import WatchChecks, ask_no_url
-from appliance.wire.client import open_conversation
+from appliance.wire.async_client import open_conversation
 from appliance.wire.control_events import status_in
 from appliance.wire.typed_json import from_json
 from appliance.wire.status_socket import STATUS, DocumentRequest, GpuEvidenceRequest
