@@ -72,6 +72,7 @@ _VALUES: Final[Mapping[str, tuple[str, ...]]] = {
     "what": (f"show {EXAMPLE}",),
     "theirs": (),
     "__version__": (),
+    "document.version": (),
     "document['version']": (),
     "document.version": (),
     "arguments.action": ("test",),

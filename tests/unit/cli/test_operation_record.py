@@ -152,6 +152,15 @@ def test_switching_back(box: CliBox) -> None:
     assert ended.err == "no switch from another profile is on record: appliance operations\n"
 
 
+def test_an_answer_of_another_type_is_an_error_with_its_field(box: CliBox) -> None:
+    """A daemon that is damaged, or of another release, ends the command without a traceback."""
+    wrong = {"event": "result", "exit": 0, "operations": [{**row(1, "switch", "a"), "profiles": 5}]}
+    with FakeSupervisor(box.socket, {"operations": [wrong]}):
+        ended = box.run("switch", "-")
+    assert ended.status == 69
+    assert ended.err.startswith("the supervisor's operations cannot be read: operations[0].profiles")
+
+
 def test_no_words_are_a_status(box: CliBox) -> None:
     """``appliance`` alone shows the box."""
     document = status_document(profile_row("genesis", "serving"))
