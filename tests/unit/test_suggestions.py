@@ -74,7 +74,6 @@ _VALUES: Final[Mapping[str, tuple[str, ...]]] = {
     "__version__": (),
     "document.version": (),
     "document['version']": (),
-    "document.version": (),
     "arguments.action": ("test",),
     "named": (f" {EXAMPLE}",),
     "escaped(verb)": (),
