@@ -158,7 +158,9 @@ def test_an_answer_of_another_type_is_an_error_with_its_field(box: CliBox) -> No
     with FakeSupervisor(box.socket, {"operations": [wrong]}):
         ended = box.run("switch", "-")
     assert ended.status == 69
-    assert ended.err.startswith("the supervisor's operations cannot be read: operations[0].profiles")
+    assert ended.err.startswith(
+        "the supervisor's operations cannot be read: operations[0].profiles"
+    )
 
 
 def test_no_words_are_a_status(box: CliBox) -> None:
