@@ -51,8 +51,8 @@ from appliance.supervisor.operation_runner import (
     observe,
     transaction_factory,
 )
-from appliance.supervisor.operation_tally import OperationTally
 from appliance.supervisor.reconciler import Reconciler
+from appliance.supervisor.traffic_figures import OperationTally
 from appliance.supervisor.unit_memory import StatusReader, UnitMemory
 from appliance.switch.findings import PreflightFinding, refuse
 from appliance.switch.goals import check_left_out, goal_of

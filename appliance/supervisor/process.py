@@ -34,7 +34,6 @@ from appliance.supervisor.client_requests import ClientRequests
 from appliance.supervisor.control_verbs import ControlVerbs
 from appliance.supervisor.gpu_evidence import GpuEvidenceSource
 from appliance.supervisor.memory_sampler import MemorySampler
-from appliance.supervisor.operation_tally import counters_document
 from appliance.supervisor.operator_tokens import TokenDesk
 from appliance.supervisor.ownership import Supervisor
 from appliance.supervisor.stall_watch import StallWatch
@@ -43,7 +42,7 @@ from appliance.supervisor.status_report import BoxStatus, FileComparison
 from appliance.supervisor.status_verbs import EnginePageReader, LogReader, StatusVerbs
 from appliance.supervisor.token_check import TokenCheck
 from appliance.supervisor.token_verbs import TokenVerbs
-from appliance.supervisor.traffic_figures import TrafficFigures
+from appliance.supervisor.traffic_figures import TrafficFigures, counters_document
 from appliance.supervisor.unit_memory import StatusReader, UnitMemory
 from appliance.system.applied.manifest import DamageWatch, ManifestProfiles
 from appliance.system.commitment import FileCommitment

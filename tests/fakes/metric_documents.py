@@ -15,7 +15,7 @@ from appliance.model.memory import GpuState
 from appliance.model.operations import Finished, Goal, Kind, Operation, Outcome
 from appliance.model.speeds import SeriesSpeed, SpeedReport
 from appliance.model.words import Series
-from appliance.supervisor.operation_tally import OperationTally
+from appliance.supervisor.traffic_figures import OperationTally
 from appliance.web.box_documents import BoxDocuments, EnginePages
 from appliance.wire.json_values import encode_json
 from tests.fakes.supervisor_documents import as_status

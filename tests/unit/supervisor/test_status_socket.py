@@ -22,11 +22,11 @@ from appliance.model.status import RecordedOperation, StatusDocument
 from appliance.supervisor.access_policy import read_from_watcher
 from appliance.supervisor.client_requests import ClientRequests
 from appliance.supervisor.control_verbs import ControlVerbs
-from appliance.supervisor.operation_tally import counters_document
 from appliance.supervisor.ownership import OperationRequest, Supervisor
 from appliance.supervisor.status_feed import StatusFeed
 from appliance.supervisor.status_verbs import EnginePageReader, LogReader, StatusVerbs
 from appliance.supervisor.token_check import MOST_WRONG, TokenCheck
+from appliance.supervisor.traffic_figures import counters_document
 from appliance.supervisor.unit_memory import StatusReader
 from appliance.system.credential_files import FileKeys, FileTokens
 from appliance.system.daemon_clients import TokenOwners
