@@ -27,7 +27,7 @@ fast: $(VENV)/.complete
 	$(BIN)/python -m pytest -m "not system and not gpu and not slow"
 
 # Tests that reach every branch of the core, of which `make coverage` is the proof: that takes twice their time.
-CORE_TESTS := $(addprefix tests/unit/,model engines alerts profiles routing speed status switch install supervisor gateway/http \
+CORE_TESTS := $(addprefix tests/unit/,model engines alerts profiles routing speed status switch install supervisor gateway/test_request_body.py \
   $(addprefix system/,applied files model_files profile_files toml))
 
 ## nightly: what takes too long for each change: coverage of the core, growth of times, smuggling, fuzz, full searches

@@ -1,4 +1,6 @@
-"""Messages about alerts: a title, at most three lines, the command to type, and the runbook.
+"""Frame of the messages about alerts: a title, at most three lines, the command to type, and the runbook.
+
+The words of an alert are its rule's: `judge_…` and `RULES` in the module of the rule (`appliance.alerts.rules`).
 
 A message is made at the moment in which it is sent, so ages in it are true then, and a late one says so::
 

@@ -10,7 +10,7 @@ from typing import Final
 from appliance.model.gateway import Configuration, Routed
 from appliance.model.paths import APPLIED_DIR, GATEWAY_RUNTIME_DIR
 from appliance.routing.model_names import routed
-from appliance.switch.units.daemon_units import (
+from appliance.switch.units.daemon_drop_ins import (
     CERTIFICATE,
     CERTIFICATE_KEY,
     ENGINE_KEY,

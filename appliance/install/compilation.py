@@ -18,7 +18,7 @@ from appliance.model.profile import Catalogue
 from appliance.model.web_addresses import WebAddresses
 from appliance.settings.tables import Settings
 from appliance.settings.values import is_address
-from appliance.switch.units.daemon_units import ENGINE_KEY, DaemonSpec
+from appliance.switch.units.daemon_drop_ins import ENGINE_KEY, DaemonSpec
 from appliance.system.credential_files import KEY_FILE, FileTokens, read_keys
 from appliance.system.files.regular import read_small_file
 

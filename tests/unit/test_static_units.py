@@ -25,7 +25,7 @@ from appliance.model.names import (
     WEB_USER,
 )
 from appliance.model.targets import Targets
-from appliance.switch.units.daemon_units import KERNEL_SOCKET
+from appliance.switch.units.daemon_drop_ins import KERNEL_SOCKET
 from appliance.switch.units.text import sections_of
 from appliance.system.targets_file import parse_targets
 

@@ -31,14 +31,14 @@ from appliance.model.profile import Applied, Catalogue
 from appliance.model.words import Mark
 from appliance.switch.units import backend_unit
 from appliance.switch.units.backend_unit import Layout, StandIn, UnitSpec
-from appliance.switch.units.daemon_units import (
+from appliance.switch.units.daemon_drop_ins import (
     DAEMON_FILES,
     GATEWAY_FILES,
     RULE_FILE,
     SERVICE_DROP_IN,
     WEB_DROP_IN,
     DaemonSpec,
-    daemon_units,
+    daemon_drop_ins,
     polkit_rule,
 )
 from appliance.switch.units.drift import (
@@ -196,7 +196,7 @@ def plan_apply(
         installed,
         left=RULE_FILE in left,
     )
-    own = _daemon_steps(daemon_units(daemons, kept, layout.version), installed, left)
+    own = _daemon_steps(daemon_drop_ins(daemons, kept, layout.version), installed, left)
     return ApplyPlan(
         steps=(*steps, *own, rule),
         drift=tuple(left.values()),

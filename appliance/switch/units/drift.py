@@ -23,7 +23,7 @@ from typing import Final
 
 from appliance.model.names import profile_of, unit_of
 from appliance.model.profile_values import Override
-from appliance.switch.units.daemon_units import DAEMON_FILES, RULE_FILE
+from appliance.switch.units.daemon_drop_ins import DAEMON_FILES, RULE_FILE
 from appliance.switch.units.overrides import ADDED, refusal
 from appliance.switch.units.text import Section, seal_holds, sealed_body, sections_of, words_of
 

@@ -17,7 +17,7 @@ from appliance.model.gateway import Configuration
 from appliance.model.names import build_unit_of, profile_of_build
 from appliance.model.paths import BUILDS
 from appliance.model.profile import Catalogue
-from appliance.switch.units.daemon_units import DAEMON_FILES, RULE_FILE
+from appliance.switch.units.daemon_drop_ins import DAEMON_FILES, RULE_FILE
 from appliance.switch.units.drift import DROP_IN_SUFFIX
 from appliance.system.applied.manifest import (
     GATEWAY_FILE,

@@ -19,7 +19,7 @@ from appliance.install.profile_specs import layout_of, load_specs
 from appliance.model.names import build_unit_of, unit_of
 from appliance.settings.tables import GatewaySettings, Settings, WebSettings
 from appliance.switch.units.apply_plan import Action, Installed, plan_apply
-from appliance.switch.units.daemon_units import RULE_FILE, SERVICE_DROP_IN, WEB_DROP_IN
+from appliance.switch.units.daemon_drop_ins import RULE_FILE, SERVICE_DROP_IN, WEB_DROP_IN
 from appliance.system.applied.manifest import GATEWAY_FILE, MANIFEST, copy_of, read_manifest
 from appliance.wire.control import Exit
 from tests.fakes.profile_texts import MINIMAL

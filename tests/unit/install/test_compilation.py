@@ -12,7 +12,7 @@ from appliance.install.compilation import (
 from appliance.model.gateway import Key
 from appliance.model.operators import OperatorToken
 from appliance.model.profile import Handling
-from appliance.switch.units.daemon_units import SERVICE_DROP_IN, SOCKET_DROP_IN, WEB_DROP_IN
+from appliance.switch.units.daemon_drop_ins import SERVICE_DROP_IN, SOCKET_DROP_IN, WEB_DROP_IN
 from appliance.wire.control import Exit
 from tests.fakes.apply_box import ApplyBox
 from tests.fakes.certificates import self_signed

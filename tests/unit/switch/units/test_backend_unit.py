@@ -27,7 +27,7 @@ from appliance.switch.units.backend_unit import (
     render,
     stand_in,
 )
-from appliance.switch.units.daemon_units import polkit_rule
+from appliance.switch.units.daemon_drop_ins import polkit_rule
 from appliance.switch.units.text import seal_holds, sections_of
 from tests.fakes.unit_specs import LAYOUT, made, one_of_each, spec, started, with_keys
 

@@ -5,7 +5,7 @@ import pytest
 from appliance.model.errors import ProfileError
 from appliance.model.profile_values import Override
 from appliance.switch.units.backend_unit import render
-from appliance.switch.units.daemon_units import RULE_FILE, polkit_rule
+from appliance.switch.units.daemon_drop_ins import RULE_FILE, polkit_rule
 from appliance.switch.units.drift import (
     Adoption,
     DriftKind,

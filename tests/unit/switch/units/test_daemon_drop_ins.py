@@ -5,12 +5,12 @@ import pytest
 from appliance.model.gateway import Configuration
 from appliance.model.profile import Catalogue, Handling
 from appliance.model.web_addresses import WebAddresses
-from appliance.switch.units.daemon_units import (
+from appliance.switch.units.daemon_drop_ins import (
     SERVICE_DROP_IN,
     SOCKET_DROP_IN,
     WEB_DROP_IN,
     DaemonSpec,
-    daemon_units,
+    daemon_drop_ins,
 )
 from appliance.switch.units.text import seal_holds, sealed_body
 from tests.fakes.unit_specs import made
@@ -18,7 +18,7 @@ from tests.fakes.unit_specs import made
 
 def body(file: str, spec: DaemonSpec, catalogue: Catalogue | None = None) -> list[str]:
     """The lines of a drop-in below its header."""
-    text = daemon_units(spec, catalogue or {}, "1.2.3")[file]
+    text = daemon_drop_ins(spec, catalogue or {}, "1.2.3")[file]
     assert seal_holds(text)
     return (sealed_body(text) or "").splitlines()
 
@@ -30,7 +30,7 @@ def body(file: str, spec: DaemonSpec, catalogue: Catalogue | None = None) -> lis
 )
 def test_the_usual_address_needs_no_file(configuration: Configuration) -> None:
     """Interfaces neither: the process listens there itself, when they come."""
-    assert daemon_units(DaemonSpec(configuration=configuration), {"m": made("m")}, "1") == {}
+    assert daemon_drop_ins(DaemonSpec(configuration=configuration), {"m": made("m")}, "1") == {}
 
 
 def test_the_socket_listens_where_it_is_told_to() -> None:

@@ -55,7 +55,7 @@ class DaemonSpec:
     """Path of the settings file, for the header."""
 
 
-def daemon_units(spec: DaemonSpec, catalogue: Catalogue, version: str) -> Mapping[str, str]:
+def daemon_drop_ins(spec: DaemonSpec, catalogue: Catalogue, version: str) -> Mapping[str, str]:
     """Return the drop-ins that are needed, by file name.
 
     Args:
