@@ -23,7 +23,7 @@ from appliance.status.box_status import build_status, uptime_of
 from appliance.system.applied.manifest import EditWatch, recover_manifest
 from appliance.system.commitment import FileCommitment
 from appliance.system.kernel.text_files import meminfo
-from appliance.system.launch_files import refusals_in
+from appliance.system.launch_files import gate_refusals_in
 from appliance.system.systemd.unit_properties import GAVE_UP, gave_up, was_stopped
 from appliance.wire.conversation import RequestRefusedError
 from appliance.wire.sd_notify import is_load_status, is_of_running_engine
@@ -228,7 +228,7 @@ def _from_systemd(places: Places, catalogue: Catalogue, *, waits: bool) -> Statu
         now=time.time(),
         now_s=now_s,
         edited=EditWatch().edited(catalogue),
-        refusals=refusals_in(Path(places.gate_dir)),
+        refusals=gate_refusals_in(Path(places.gate_dir)),
     )
 
 

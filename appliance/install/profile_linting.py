@@ -25,7 +25,7 @@ from appliance.profiles.linting.lint import (
 )
 from appliance.profiles.linting.trap import GpuFacts, LintFacts
 from appliance.switch.engine_findings import build_findings, file_findings, unasked_sentence
-from appliance.switch.findings import (
+from appliance.switch.preflight_facts import (
     Level,
     PreflightFinding,
     Presence,

@@ -1,4 +1,4 @@
-"""Sentences of the gate about missing memory, one for each kind of shortfall."""
+"""Sentences of the gate about missing memory, one for each kind of shortfall; `switch.memory_findings` has preflight's."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from appliance.supervisor.inference_keys import KeyDesk, Keys
 from appliance.supervisor.operator_tokens import TokenDesk
 from appliance.supervisor.ownership import OperationRequest, Running, Supervisor
 from appliance.supervisor.status_feed import PERSON_EVERY_S, PERSON_TIMES, StatusFeed
-from appliance.switch.findings import Level
+from appliance.switch.preflight_facts import Level
 from appliance.wire.control import Exit
 from appliance.wire.control_events import (
     AcceptedEvent,

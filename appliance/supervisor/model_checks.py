@@ -12,9 +12,9 @@ from appliance.model.observed import Observed
 from appliance.model.operations import Operation
 from appliance.model.profile import Applied, Catalogue
 from appliance.switch.engine_findings import is_asked
-from appliance.switch.findings import PreflightFinding, Presence, ProfileFacts
 from appliance.switch.need import EstimateRow, estimate_row
 from appliance.switch.preflight import command_findings, findings, leaving_of
+from appliance.switch.preflight_facts import PreflightFinding, Presence, ProfileFacts
 from appliance.switch.verification import misplaced, unlocked
 from appliance.system.ports import Backend, Host, Peaks, Store, Units
 

@@ -233,7 +233,7 @@ class Transaction:
                 latest = await observe(self._units, self._catalogue, self._clock, full=look_closer)
             observed = latest.observed
             self._on_look(observed)  # also of one that still holds: the phase may be another
-            refusals = await self._host.refusals() if self._steps.started else {}
+            refusals = await self._host.gate_refusals() if self._steps.started else {}
             self._steps = replace(
                 self._steps,
                 cancelled=self._cancel.is_set(),

@@ -54,11 +54,11 @@ from appliance.supervisor.operation_runner import (
 from appliance.supervisor.reconciler import Reconciler
 from appliance.supervisor.traffic_figures import OperationTally
 from appliance.supervisor.unit_memory import StatusReader, UnitMemory
-from appliance.switch.findings import PreflightFinding, refuse
 from appliance.switch.goals import check_left_out, goal_of
 from appliance.switch.need import EstimateRow
 from appliance.switch.next_action import left_in_order, taken_up
 from appliance.switch.outcomes import closing_event
+from appliance.switch.preflight_facts import PreflightFinding, refuse
 from appliance.system.ports import (
     Backend,
     Change,

@@ -124,7 +124,7 @@ class Reconciler:
         committed = tuple(name for name in committed if name not in stopped)
         if not committed:
             return ()
-        refusals = await self._host.refusals()
+        refusals = await self._host.gate_refusals()
         evicted = await self._evicted(committed, observed, catalogue, refusals)
         return to_repair(
             committed=committed,

@@ -203,7 +203,7 @@ class BoxStatus:
         state = await self._supervisor.state(reader)
         now, now_s = self._clock.unix_s(), self._clock.monotonic_s()
         ram, refusals, marks = await asyncio.gather(
-            self._host.ram(), self._host.refusals(), self._store.marks()
+            self._host.ram(), self._host.gate_refusals(), self._store.marks()
         )
         change = await self._history.last_change(state.last)
         serving = state.observed.serving()

@@ -18,7 +18,7 @@ from appliance.model.engine_build import EngineBuild, Lack, lacks
 from appliance.model.names import BACKEND_GROUP
 from appliance.model.profile import Applied
 from appliance.model.wording import closest, printable
-from appliance.switch.findings import (
+from appliance.switch.preflight_facts import (
     AccessFacts,
     Node,
     PreflightFinding,

@@ -1,7 +1,7 @@
 """Findings on memory: whether GPUs and main memory have what a start needs, once the leaving profiles have ended.
 
 The rule is the gate's (`switch.memory`), applied to the predicted box: what is refused here would
-have been refused by the gate, after the old model had been stopped. Two rules are the preflight's own:
+have been refused by the gate, after the old model had been stopped (in the words of `launch.shortfall_text`). Two rules are the preflight's own:
 
 - A model whose least is larger than its GPUs is refused, even where a declared figure or the engine's
   share is small enough for the gate.
@@ -39,17 +39,6 @@ from appliance.model.observed import Observed
 from appliance.model.operations import Goal
 from appliance.model.profile import Applied, Catalogue
 from appliance.model.wording import joined
-from appliance.switch.findings import (
-    GIB,
-    BoxFacts,
-    Level,
-    PreflightFinding,
-    amount_of,
-    fine,
-    named,
-    refuse,
-    warn,
-)
 from appliance.switch.memory import fit
 from appliance.switch.memory.fit import Shortfall
 from appliance.switch.memory.requirement import (
@@ -62,6 +51,17 @@ from appliance.switch.memory.requirement import (
     used,
 )
 from appliance.switch.need import BoxNeed, Source, used_gpus
+from appliance.switch.preflight_facts import (
+    GIB,
+    BoxFacts,
+    Level,
+    PreflightFinding,
+    amount_of,
+    fine,
+    named,
+    refuse,
+    warn,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,16 +11,6 @@ from appliance.model.operations import Goal, Kind
 from appliance.model.profile import Applied, Catalogue
 from appliance.model.words import Mark
 from appliance.switch.engine_findings import build_findings, file_findings
-from appliance.switch.findings import (
-    BoxFacts,
-    Level,
-    PreflightFinding,
-    ProfileFacts,
-    amount_of,
-    named,
-    refuse,
-    warn,
-)
 from appliance.switch.goals import in_the_way
 from appliance.switch.memory import fit
 from appliance.switch.memory.fit import Shortfall
@@ -37,6 +27,16 @@ from appliance.switch.memory_findings import (
     vram_findings,
 )
 from appliance.switch.need import BoxNeed, requirement_of, resolve
+from appliance.switch.preflight_facts import (
+    BoxFacts,
+    Level,
+    PreflightFinding,
+    ProfileFacts,
+    amount_of,
+    named,
+    refuse,
+    warn,
+)
 
 _NO_PEAKS: Final[Mapping[str, ObservedPeak]] = {}
 _NO_GROUPS: Final[Mapping[str, GroupMemory]] = {}

@@ -24,7 +24,7 @@ from appliance.model.patch_report import verdicts
 from appliance.model.profile import Applied
 from appliance.model.running_facts import DeclaredFact, ReportedFact, SelfDescription, Topic
 from appliance.model.spec import Profile
-from appliance.switch.findings import BoxFacts
+from appliance.switch.preflight_facts import BoxFacts
 
 _APPLIED: Final = "applied"
 _ROUNDED: Final = 0.02

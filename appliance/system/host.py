@@ -19,8 +19,8 @@ from appliance.model.names import unit_of
 from appliance.model.observed import RunReport
 from appliance.model.paths import APPLIED_DIR, BUILDS
 from appliance.model.profile import Applied
-from appliance.switch.findings import BoxFacts, ProfileFacts
 from appliance.switch.memory.requirement import MARGIN_BYTES
+from appliance.switch.preflight_facts import BoxFacts, ProfileFacts
 from appliance.system.applied.manifest import is_edited
 from appliance.system.build_records import current_build
 from appliance.system.files.access import (
@@ -33,7 +33,7 @@ from appliance.system.files.access import (
 from appliance.system.gpus.reader import read_gpus
 from appliance.system.kernel.tcp_listeners import port_holder
 from appliance.system.kernel.usage import group_memory, read_host_memory
-from appliance.system.launch_files import admissions_in, read_run_report, refusals_in
+from appliance.system.launch_files import admissions_in, gate_refusals_in, read_run_report
 from appliance.system.model_files.reading import read_adapter_ranks
 from appliance.wire import run_report
 
@@ -137,9 +137,9 @@ class LinuxHost:
         except OSError:
             return None
 
-    async def refusals(self) -> Mapping[str, str]:
+    async def gate_refusals(self) -> Mapping[str, str]:
         """Return why the gate last refused a start, by profile; admitted ones are absent."""
-        return refusals_in(self._gate_dir)
+        return gate_refusals_in(self._gate_dir)
 
     async def admissions(self) -> Mapping[str, str]:
         """Return what the gate waited for before it last admitted a start, by profile."""

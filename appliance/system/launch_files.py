@@ -42,7 +42,7 @@ def read_verdicts(directory: Path) -> Iterator[tuple[str, GateVerdict]]:
             yield file.stem, verdict
 
 
-def refusals_in(directory: Path) -> Mapping[str, str]:
+def gate_refusals_in(directory: Path) -> Mapping[str, str]:
     """Return why the gate last refused a start, by profile; admitted ones are absent."""
     return {name: v.reason for name, v in read_verdicts(directory) if not v.admitted}
 

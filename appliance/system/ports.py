@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from appliance.model.profile import Applied, Catalogue
     from appliance.model.running_facts import SelfDescription
     from appliance.model.words import Mark
-    from appliance.switch.findings import BoxFacts, ProfileFacts
     from appliance.switch.goals import Writes
     from appliance.switch.memory.peak import ObservedPeak
+    from appliance.switch.preflight_facts import BoxFacts, ProfileFacts
     from appliance.wire.lane import LaneOutcome
 
 
@@ -313,7 +313,7 @@ class Host(Protocol):
         """Return when the unit of profile `name` was last written; None: not known."""
         ...
 
-    async def refusals(self) -> Mapping[str, str]:
+    async def gate_refusals(self) -> Mapping[str, str]:
         """Return the gate's reasons for its last refusals, by profile; admitted ones are absent."""
         ...
 

@@ -39,7 +39,7 @@ from appliance.model.memory import GpuMemory, GpuState
 from appliance.model.names import unit_of
 from appliance.model.operations import RunCaller
 from appliance.model.profile import Applied, Endpoint, WarmUp
-from appliance.switch.findings import ProfileFacts
+from appliance.switch.preflight_facts import ProfileFacts
 from appliance.system.applied.manifest import MANIFEST, ManifestProfiles, encode_manifest
 from appliance.system.engine_http import HttpBackend
 from appliance.system.gpus import reader
@@ -266,7 +266,7 @@ async def test_a_machine_is_read(tmp_path: Path, *, real: bool) -> None:
 
     ram, box = await host.ram(), await host.box(with_gpus=False)
     assert 0 < ram.available_bytes <= ram.total_bytes == box.ram_total_bytes
-    assert await host.refusals() == {"aeon": "memory is not back"}
+    assert await host.gate_refusals() == {"aeon": "memory is not back"}
     assert await host.admissions() == {"genesis": "2.0 → 1.0 GiB in 1.0 s"}
     assert await host.group("/appliance.slice/absent.service") is None
     assert await host.run_report() is None

@@ -26,8 +26,8 @@ from appliance.settings.tables import Settings
 from appliance.supervisor.operation_runner import Transaction
 from appliance.supervisor.ownership import OperationRequest, Supervisor
 from appliance.supervisor.unit_memory import UnitMemory
-from appliance.switch.findings import BoxFacts
 from appliance.switch.goals import in_the_way_of
+from appliance.switch.preflight_facts import BoxFacts
 from tests.fakes.clock import FakeClock
 from tests.fakes.machine import A_HOLD, FakeMachine
 from tests.fakes.ports import (

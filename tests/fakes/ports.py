@@ -23,9 +23,9 @@ from appliance.model.operations import (
 from appliance.model.profile import Applied, WarmUp
 from appliance.model.running_facts import SelfDescription
 from appliance.model.words import Mark
-from appliance.switch.findings import BoxFacts, ProfileFacts
 from appliance.switch.goals import Writes
 from appliance.switch.memory.peak import ObservedPeak
+from appliance.switch.preflight_facts import BoxFacts, ProfileFacts
 from tests.fakes.gpu_readings import by_index, card
 from tests.fakes.unit_processes import UnitProcesses
 
@@ -199,7 +199,7 @@ class FakeHost:
     async def installed_unix_s(self, name: str) -> float | None:
         return self.installed.get(name, 0.0)
 
-    async def refusals(self) -> Mapping[str, str]:
+    async def gate_refusals(self) -> Mapping[str, str]:
         return dict(self._processes.refusals)
 
     async def admissions(self) -> Mapping[str, str]:

@@ -20,12 +20,12 @@ from appliance.model.names import unit_of
 from appliance.model.observed import ActiveState, Observed, ObservedUnit
 from appliance.model.operations import Goal, Kind
 from appliance.model.profile import Need
-from appliance.switch.findings import BoxFacts, Level
 from appliance.switch.memory import fit
 from appliance.switch.memory.fit import Shortfall
 from appliance.switch.memory.peak import ObservedPeak, decoded, encoded
 from appliance.switch.memory.requirement import GATE_SWITCHES, MARGIN_BYTES, MemoryRequirement
 from appliance.switch.preflight import findings
+from appliance.switch.preflight_facts import BoxFacts, Level
 from appliance.switch.units.backend_unit import Layout, gate_argv
 from appliance.system.gpus.sampler_client import Device
 from tests.fakes.profiles import applied

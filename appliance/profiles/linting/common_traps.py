@@ -12,11 +12,11 @@ from appliance.model.operations import Goal
 from appliance.model.trap_names import TrapName
 from appliance.model.wording import joined
 from appliance.profiles.linting.trap import FIELD, GpuFacts, LintFacts, Trap
-from appliance.switch.findings import BoxFacts, Level, PreflightFinding
 from appliance.switch.memory import fit
 from appliance.switch.memory.requirement import usable_bytes
 from appliance.switch.memory_findings import Prediction, ram_findings, vram_findings
 from appliance.switch.need import requirement_of, resolve, used_gpus
+from appliance.switch.preflight_facts import BoxFacts, Level, PreflightFinding
 
 _PRIORITY: Final = ("--prio", "--prio-batch")
 LARGE_SHARE: Final = 0.5

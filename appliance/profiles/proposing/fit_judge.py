@@ -18,12 +18,12 @@ from appliance.model.model_headers import LookAtModel, Model, ModelFileFault, Mo
 from appliance.model.profile import Applied, Need
 from appliance.model.spec import Profile
 from appliance.profiles.compilation import ProfileSource, spec_of
-from appliance.switch.findings import BoxFacts
 from appliance.switch.memory import fit
 from appliance.switch.memory.fit import Shortfall
 from appliance.switch.memory.requirement import MemoryRequirement, has_sizes
 from appliance.switch.memory_findings import NOWHERE, Leaving, prediction_of
 from appliance.switch.need import EstimateRow, estimate_row, requirement_of
+from appliance.switch.preflight_facts import BoxFacts
 
 _REST_SHARE: Final = 16
 """Part of RAM that a proposal leaves to the rest of the box: one sixteenth."""

@@ -27,7 +27,7 @@ from appliance.model.names import unit_of
 from appliance.model.profile import Applied
 from appliance.profiles.compilation import Reached
 from appliance.profiles.estimates.estimating import reference_of
-from appliance.switch.findings import AccessFacts, Node, Presence, Use, Walk
+from appliance.switch.preflight_facts import AccessFacts, Node, Presence, Use, Walk
 from appliance.switch.units.sandbox import Identity, identity_of
 from appliance.system.files.durable import read_regular
 from appliance.system.kernel.processes import user_name

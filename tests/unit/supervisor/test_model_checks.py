@@ -9,7 +9,7 @@ from appliance.model.engine_build import EngineBuild
 from appliance.model.operations import Kind
 from appliance.settings.tables import Settings
 from appliance.supervisor.ownership import OperationRequest
-from appliance.switch.findings import Presence, ProfileFacts
+from appliance.switch.preflight_facts import Presence, ProfileFacts
 from tests.fakes.profiles import FakeProfiles, applied, catalogue
 from tests.fakes.supervisor_ports import FakePorts
 

@@ -17,9 +17,9 @@ from appliance.model.words import Mark
 from appliance.settings.tables import Settings, WatchSettings
 from appliance.supervisor.access_policy import Requester
 from appliance.supervisor.ownership import OperationRequest, Supervisor
-from appliance.switch.findings import Presence, ProfileFacts
 from appliance.switch.goals import Writes, goal_of
 from appliance.switch.preflight import refusal
+from appliance.switch.preflight_facts import Presence, ProfileFacts
 from appliance.wire.control_events import PhaseEvent
 from tests.fakes.ports import FakeBackend
 from tests.fakes.profiles import FakeProfiles, applied, catalogue

@@ -12,7 +12,7 @@ from appliance.switch.engine_findings import (
     lacking_options,
     unasked_sentence,
 )
-from appliance.switch.findings import Level
+from appliance.switch.preflight_facts import Level
 from tests.fakes.profiles import applied
 from tests.fakes.trap_samples import spec_of_profile
 

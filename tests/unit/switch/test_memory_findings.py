@@ -7,8 +7,8 @@ import pytest
 from appliance.model.memory import DeviceMemory, GroupMemory, Holder, Quality
 from appliance.model.names import unit_of
 from appliance.model.profile import Applied
-from appliance.switch.findings import BoxFacts
 from appliance.switch.memory_findings import Leaving, prediction_of
+from appliance.switch.preflight_facts import BoxFacts
 from tests.fakes.gpu_readings import by_index, card
 from tests.fakes.profiles import applied
 

@@ -23,10 +23,10 @@ from appliance.model.profile import Catalogue, Need
 from appliance.model.words import Mark
 from appliance.supervisor.operation_runner import Transaction
 from appliance.switch.actions import BeginRollback, Finish, Start, Steps, Stop, Wait
-from appliance.switch.findings import BoxFacts, Presence, ProfileFacts
 from appliance.switch.goals import Writes, goal_of
 from appliance.switch.next_action import CANCELLED, next_action, reverse_operation
 from appliance.switch.preflight import findings, refusal
+from appliance.switch.preflight_facts import BoxFacts, Presence, ProfileFacts
 from appliance.wire.control_events import EndedEvent, PhaseEvent
 from tests.fakes.gpu_readings import by_index, card
 from tests.fakes.profiles import applied, catalogue

@@ -11,7 +11,10 @@ from appliance.model.observed import ActiveState, Observed, ObservedUnit
 from appliance.model.operations import Goal, Kind
 from appliance.model.profile import Applied, Estimate, Need
 from appliance.model.words import Mark
-from appliance.switch.findings import (
+from appliance.switch.memory.peak import ObservedPeak
+from appliance.switch.need import Source
+from appliance.switch.preflight import findings, phase_texts, refusal
+from appliance.switch.preflight_facts import (
     BoxFacts,
     Level,
     PreflightFinding,
@@ -21,9 +24,6 @@ from appliance.switch.findings import (
     refuse,
     warn,
 )
-from appliance.switch.memory.peak import ObservedPeak
-from appliance.switch.need import Source
-from appliance.switch.preflight import findings, phase_texts, refusal
 from tests.fakes.gpu_readings import by_index, card
 from tests.fakes.profiles import applied, catalogue
 

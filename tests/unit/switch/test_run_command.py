@@ -34,10 +34,10 @@ from appliance.switch.actions import (
     StopRun,
     Wait,
 )
-from appliance.switch.findings import BoxFacts, Level
 from appliance.switch.goals import goal_of
 from appliance.switch.next_action import CANCELLED, next_action
 from appliance.switch.preflight import command_findings
+from appliance.switch.preflight_facts import BoxFacts, Level
 from appliance.switch.repair import to_repair
 from appliance.wire.control_events import EndedEvent, PhaseEvent
 from tests.fakes.gpu_readings import by_index, card

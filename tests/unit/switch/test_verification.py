@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from appliance.model.memory import GroupMemory, Holder
 from appliance.model.names import unit_of
 from appliance.model.running_facts import DeclaredFact, ReportedFact, SelfDescription, Topic
-from appliance.switch.findings import BoxFacts
+from appliance.switch.preflight_facts import BoxFacts
 from appliance.switch.verification import compare, declared_facts, misplaced, patch_facts, unlocked
 from appliance.system.profile_files.loading import parse_profile
 from tests.fakes.gpu_readings import by_index, card

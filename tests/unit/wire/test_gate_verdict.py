@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from appliance.system.launch_files import admissions_in, read_verdicts, refusals_in
+from appliance.system.launch_files import admissions_in, gate_refusals_in, read_verdicts
 from appliance.wire.gate_verdict import ADMITTED, LATE, REFUSED, encoded, file_of
 
 
@@ -19,7 +19,7 @@ def test_what_the_gate_writes_is_what_is_read(tmp_path: Path) -> None:
     write(tmp_path, "a", REFUSED, "cpu is held by b")
     write(tmp_path, "b", LATE, "1.0 of 2.0 GiB free")
     write(tmp_path, "c", ADMITTED, "2.0 → 0.1 GiB", waited_s=2.5)
-    assert refusals_in(tmp_path) == {"a": "cpu is held by b", "b": "1.0 of 2.0 GiB free"}
+    assert gate_refusals_in(tmp_path) == {"a": "cpu is held by b", "b": "1.0 of 2.0 GiB free"}
     assert admissions_in(tmp_path) == {"c": "2.0 → 0.1 GiB"}
     assert '"waited_s": 2.5' in (tmp_path / "c.json").read_text("utf-8")
 

@@ -18,8 +18,8 @@ from appliance.profiles.proposing.fit_judge import (
     proposal_box,
     shortfall_text,
 )
-from appliance.switch.findings import BoxFacts
 from appliance.switch.memory_findings import Leaving
+from appliance.switch.preflight_facts import BoxFacts
 from appliance.system.profile_files.loading import parse_profile
 from tests.fakes.profiles import applied
 from tests.fakes.proposals import GIB, LLAMA, MIB, box, gguf, gpu, judge_of, weights

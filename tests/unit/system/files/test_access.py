@@ -12,7 +12,7 @@ import pytest
 
 from appliance.model.profile import Adapter, Applied
 from appliance.switch.engine_findings import access_findings, file_findings
-from appliance.switch.findings import (
+from appliance.switch.preflight_facts import (
     AccessFacts,
     Level,
     Node,
