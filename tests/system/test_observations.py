@@ -71,7 +71,7 @@ async def look():
         gpus=gpus,
         listeners=AuditClient(Path(settings.audit_socket)).listeners,
         drift=InstalledUnits(unit_dir, applied_dir).drift,
-        directories=(settings.state_dir, settings.health.state_dir),
+        directories=(str(settings.state_dir), str(settings.health.state_dir)),
     )
     print(json.dumps(asdict(await observer.look()), default=lambda one: one.fields()))
 
