@@ -10,6 +10,7 @@ from typing import Any, Final, TypedDict
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
+from msgspec import to_builtins
 
 from appliance.alerts.outbox import OutboxRow
 from appliance.alerts.report import AlertRow, DeliveryReport
@@ -25,6 +26,7 @@ from appliance.model.status import (
 from appliance.web.problem import PROBLEM_TYPE, ProblemDocument
 from appliance.wire.gateway import ClientRequestsDocument
 from appliance.wire.json_schemas import SchemaDeriver
+from appliance.wire.typed_json import from_json
 
 JSON: Final = "application/json"
 """Media type of an answer."""
@@ -361,7 +363,15 @@ _STATUS: Final[Mapping[str, Any]] = {
     "speed": {"note": None, "trouble": [], "profiles": {"genesis": _SPEED}},
     "alerts": _ALERTS,
 }
-_WHOLE_PROFILE: Final[Mapping[str, Any]] = {**_PROFILE, "speed": _SPEED, "alerts": [_ALERT]}
+
+
+def _whole(kind: type, example: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return an example with the keys that it leaves out, as their defaults are."""
+    found: Mapping[str, Any] = to_builtins(from_json(kind, example))
+    return found
+
+
+_WHOLE_PROFILE: Final = _whole(ProfileDocument, {**_PROFILE, "speed": _SPEED, "alerts": [_ALERT]})
 REHEARSAL: Final[Mapping[str, Any]] = {
     "refused": False,
     "message": "the preflight finds no obstacle",
@@ -370,7 +380,7 @@ REHEARSAL: Final[Mapping[str, Any]] = {
     "estimates": {},
 }
 EXAMPLES: Final[Mapping[type, Mapping[str, Any]]] = {
-    StatusDocument: _STATUS,
+    StatusDocument: _whole(StatusDocument, _STATUS),
     ProfileDocument: _WHOLE_PROFILE,
     ProfilesDocument: {"profiles": [_WHOLE_PROFILE]},
     HistoryDocument: {
