@@ -65,7 +65,8 @@ class SocketGateway:
         self._figures_s = figures_s
         self._patience_s = patience_s
         self._repeat_s = repeat_s
-        self._state = State()
+        self._state: State | None = None
+        """State to route by; None: the supervisor has not looked at the box yet, and the gateway goes by what it has."""
         self._acknowledged: State | None = None
         """State that the gateway has acknowledged; None: not known."""
         self._acknowledged_s = 0.0
@@ -85,7 +86,7 @@ class SocketGateway:
                     self._reload = False
                     if await self._ask(ReloadCommand()) is None:
                         self._reload = True
-                if not self._is_acknowledged():
+                if self._state is not None and not self._is_acknowledged(self._state):
                     await self._send(RouteCommand(self._state))
 
     def route(self, state: State) -> None:
@@ -102,7 +103,7 @@ class SocketGateway:
         """Have the gateway hold new requests for `names`."""
         async with self._turn:
             # A state that is sent during the exchange must not undo it.
-            before = self._state
+            before = self._state or State()
             self._state = after = replace(before, held=before.held | set(names))
             went_by = self._acknowledged
             answer = await self._ask(HoldCommand(tuple(names)))
@@ -149,11 +150,11 @@ class SocketGateway:
         self._acknowledged = state
         self._acknowledged_s = asyncio.get_running_loop().time()
 
-    def _is_acknowledged(self) -> bool:
-        """Tell whether the gateway has acknowledged the present state, or one like it, moments ago."""
+    def _is_acknowledged(self, state: State) -> bool:
+        """Tell whether the gateway has acknowledged a state, or one like it, moments ago."""
         known = self._acknowledged
         age_s = asyncio.get_running_loop().time() - self._acknowledged_s
-        return known is not None and age_s < self._repeat_s and _is_like(known, self._state)
+        return known is not None and age_s < self._repeat_s and _is_like(known, state)
 
     async def _ask(
         self, command: GatewayCommand, *, within_s: float | None = None

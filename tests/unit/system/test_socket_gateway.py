@@ -328,6 +328,20 @@ async def test_profiles_are_read_again(gateway: Gateway, caplog: pytest.LogCaptu
     assert "reload: not read: damaged" in caplog.text
 
 
+async def test_no_state_is_sent_before_the_first_look(gateway: Gateway) -> None:
+    """A supervisor that has just begun has the profiles read again; clients keep being served meanwhile."""
+    gateway.table.take(AEON)
+    ours = SocketGateway(gateway.path)
+    async with telling(ours):
+        ours.reload()
+        await until(lambda: gateway.reloads)
+        await ours.stats()  # after whatever the reload was followed by
+        assert set(gateway.verbs) == {"reload", "stats"}
+        assert gateway.table.state == AEON
+        ours.route(GENESIS)
+        await until_taken(gateway.table, GENESIS)
+
+
 async def test_an_apply_during_a_reload_is_read_too(gateway: Gateway) -> None:
     """A reload that is asked for while the gateway reads an older manifest is not taken for done."""
     ours = SocketGateway(gateway.path)
