@@ -26,7 +26,14 @@ def test_no_names_of_profiles(text: str) -> None:
 
 @pytest.mark.parametrize(
     ("text", "is_one"),
-    [("a" * 48, True), ("-1.x_", True), ("", False), ("a" * 49, False), ("A", False), ("a/b", False)],
+    [
+        ("a" * 48, True),
+        ("-1.x_", True),
+        ("", False),
+        ("a" * 49, False),
+        ("A", False),
+        ("a/b", False),
+    ],
 )
 def test_ids_of_requests(text: str, is_one: bool) -> None:  # noqa: FBT001
     """Such as the gateway makes them; nothing that a path or a page would read as more."""
