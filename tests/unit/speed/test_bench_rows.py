@@ -123,6 +123,13 @@ def test_response_that_does_not_count(pieces: list[bytes], error: str) -> None:
     assert (row.error, row.output_tokens) == (error, 0)
 
 
+def test_an_event_that_is_nested_without_end_is_none() -> None:
+    """An engine's event of 100,000 brackets costs that event, and no request of the bench fails with a traceback."""
+    nested = b"data: " + b"[" * 100_000 + b"\n\n"
+    row = row_of(piece("a"), nested, USAGE, DONE)
+    assert (row.error, row.output_tokens) == ("", row_of(piece("a"), USAGE, DONE).output_tokens)
+
+
 def test_fault_of_the_connection_comes_first() -> None:
     """The reason is that of the client of the connection; nothing was measured."""
     row = row_of(fault="503 model_not_active")
