@@ -36,7 +36,7 @@ def test_no_names_of_profiles(text: str) -> None:
     ],
 )
 def test_ids_of_requests(text: str, is_one: bool) -> None:  # noqa: FBT001
-    """Such as the gateway makes them; nothing that a path or a page would read as more."""
+    """Ids are as the gateway makes them: nothing that a path or a page would read as more."""
     assert names.is_request_id(text) is is_one
 
 
