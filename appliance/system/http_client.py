@@ -22,6 +22,9 @@ HttpClient = httpx.AsyncClient
 
 _HEADERS: Final = {"User-Agent": f"appliance/{__version__}", "Accept-Encoding": "identity"}
 
+_TRUSTS_NO_SERVER: Final = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+"""Context without an authority, made once: each client wants one, and it takes 0.14 ms to make."""
+
 for _library in ("httpx", "httpcore"):
     logging.getLogger(_library).setLevel(logging.WARNING)
 
@@ -66,7 +69,7 @@ def open_client(
         step_s: Time for a connection, and for each read and write; None: without limit.
     """
     transport = httpx.AsyncHTTPTransport(
-        verify=tls or ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), trust_env=False, uds=socket_path
+        verify=tls or _TRUSTS_NO_SERVER, trust_env=False, uds=socket_path
     )
     return HttpClient(transport=transport, trust_env=False, timeout=step_s, headers=_HEADERS)
 
